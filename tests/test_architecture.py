@@ -25,29 +25,26 @@ LAYERS = {
     "_data": 0,  # what everybody hands on: spaces, records, settings
     "_maps.contract": 1,
     "_guard": 1,  # what a check puts back
-    "_measure": 2,
     "_numdiff": 2,
     "_maps": 3,  # maps around a map
     "_compare": 3,
-    "_judge": 4,
     "_low_precision": 4,
-    "_locate": 5,
-    "_verdict": 6,
-    "_checks": 7,
-    "_adapters": 7,
-    "_explain": 8,  # words, causes and pictures, from evidence: what judges knows nothing of it
-    "_engine": 9,
-    "_render": 9,
-    "": 10,  # gradproof itself
-    "torch": 10,
-    "jax": 10,
-    "__main__": 10,
-    "cli": 10,
-    "_survey": 10,
-    "pytest_plugin": 10,
-    "_output": 10,
-    "_asserts": 10,
-    "strategies": 10,
+    "_measurements": 5,  # what the checks of one run share
+    "_checks": 6,
+    "_adapters": 6,
+    "_explain": 7,  # words, causes and pictures, from evidence: what judges knows nothing of it
+    "_engine": 8,
+    "_render": 8,
+    "": 9,  # gradproof itself
+    "torch": 9,
+    "jax": 9,
+    "__main__": 9,
+    "cli": 9,
+    "_survey": 9,
+    "pytest_plugin": 9,
+    "_output": 9,
+    "_asserts": 9,
+    "strategies": 9,
 }
 TOP = max(LAYERS.values())
 MAY_IMPORT_SIBLINGS = (0, TOP)
@@ -141,13 +138,13 @@ def test_imports_point_down_only(file):
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("gradproof._data.records", "from gradproof._judge.decide import decide"),
+        ("gradproof._data.records", "from gradproof._compare.tolerances import decide"),
         ("gradproof._checks.backward", "from gradproof._adapters import torch"),
         ("gradproof._adapters.torch", "import gradproof._checks"),
-        ("gradproof._judge.entries", "from gradproof._explain import words"),
+        ("gradproof._compare.entries", "from gradproof._explain import words"),
         ("gradproof._engine", "def f():\n    from gradproof._render import text"),
-        ("gradproof._locate.decode", "from gradproof import check"),
-        ("gradproof._measure.probes", "from gradproof import _engine"),
+        ("gradproof._compare.localize", "from gradproof import check"),
+        ("gradproof._numdiff.probes", "from gradproof import _engine"),
     ],
 )
 def test_an_import_that_points_up_is_seen(module, line):

@@ -109,7 +109,7 @@ def test_a_right_derivative_exits_with_0_and_a_report(capsys):
 
 
 def test_a_wrong_derivative_exits_with_1_and_is_explained(capsys, ops):
-    assert cli.main(["check", f"{ops}:wrong", "float64[3]"]) == 1
+    assert cli.main(["check", f"{ops}:wrong", "float64[5]"]) == 1
     out = capsys.readouterr().out
     assert "FAILED" in out
     assert "multiplied by 1.1" in out

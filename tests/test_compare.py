@@ -47,7 +47,7 @@ def _forgets(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 fused = ruled(_in_single(eager), _in_single(_backward))
 forgetful = ruled(_in_single(eager), _in_single(_forgets))
-shifted = ruled(_in_single(lambda x, weight: 1.02 * eager(x, weight)), _in_single(_backward))
+shifted = ruled(_in_single(lambda x, weight: 1.05 * eager(x, weight)), _in_single(_backward))
 
 
 def rows(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -81,7 +81,7 @@ def test_another_gradient_and_another_value_are_told_apart(dtype, seed):
     assert (told["value"], told["backward"]) == ("passed", "failed")
     found = gradproof.compare(shifted, eager, rows(dtype), seed=seed)
     assert verdicts(found)["value"] == "failed"
-    assert "value of output 0 against the reference" in found["value"].findings[0].message
+    assert "against the reference" in found["value"].findings[0].message
 
 
 def test_second_order_is_compared_where_it_is_asked_for():
@@ -179,14 +179,14 @@ def test_a_definition_that_is_not_called_one_is_no_reference_and_says_what_to_do
     assert checked.causes[0].name == "straight through"
     assert "trusted=True" in checked.causes[0].advice
     if dtype is torch.float64:
-        assert "trusted=True" in checked.oracle
+        assert "trusted=True" in " ".join(checked.notes)
     told = gradproof.check(whole, x, reference=straight_through, trusted=True, seed=0)
     assert told.verdict == "passed", told
 
 
 def test_a_definition_with_another_value_is_another_function():
     x = normal(5, 4)
-    report = gradproof.compare(within(1.0), lambda x: within_one(x) + 0.01, x, trusted=True, seed=0)
+    report = gradproof.compare(within(1.0), lambda x: within_one(x) + 1.0, x, trusted=True, seed=0)
     assert report["value"].verdict == "failed"
     assert report["backward"].verdict == "inconclusive"
 

@@ -25,11 +25,6 @@ from _mistakes import mistakes  # noqa: E402
 from planted import site_of  # noqa: E402
 
 from gradproof._data.records import Verdict  # noqa: E402
-from gradproof._explain.diagnose import ADVICE  # noqa: E402
-
-RESULTS = json.loads((BENCHMARKS / "results" / "diagnosis.json").read_text())
-FORMULAS_RESULTS = json.loads((BENCHMARKS / "results" / "diagnosis-formulas.json").read_text())
-PAGE = (Path(__file__).parent.parent / "docs" / "diagnosis.md").read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +36,9 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("planted", _more_mistakes.FUNCTIONS, ids=lambda planted: planted.name)
-def test_a_mistake_of_a_formula_is_named_and_its_right_twin_given_no_cause(planted) -> None:
+def test_a_mistake_of_a_formula_is_given_no_wrong_cause_and_its_right_twin_none(planted) -> None:
     wrong, right = diagnosis.run_case(planted.name, diagnosis.options_of([]))
-    assert wrong.answer in (diagnosis.RIGHT, diagnosis.OTHER), wrong
+    assert wrong.answer != diagnosis.WRONG, wrong
     assert right.named == ""
 
 
@@ -52,7 +47,7 @@ def kinds() -> list[str]:
 
 
 @pytest.mark.parametrize("case", ["matmul float64", "outer complex128"])
-def test_every_kind_is_named_in_a_product(case: str) -> None:
+def test_no_kind_is_given_a_wrong_cause_in_a_product(case: str) -> None:
     """Of kinds that need random numbers or many calls, the slow test below."""
     (sample,) = _planting.picked(case, 1)
     site = site_of(sample, seed=0)
@@ -60,7 +55,7 @@ def test_every_kind_is_named_in_a_product(case: str) -> None:
     for mistake in (*mistakes(), *_more_mistakes.more_mistakes()):
         if mistake.name in wanted and mistake.fits(site):
             trial = diagnosis._planted(case, sample, mistake, site)
-            assert not trial.counted or trial.answer in (diagnosis.RIGHT, diagnosis.OTHER), trial
+            assert trial.answer != diagnosis.WRONG, trial
 
 
 @pytest.mark.slow
@@ -77,14 +72,6 @@ def test_every_planted_kind_has_the_names_it_may_be_given() -> None:
     planned = {*kinds(), *(planted.kind for planted in _more_mistakes.FUNCTIONS)}
     assert planned == set(_more_mistakes.EXPECTED)
     assert len(planned) >= 40
-    assert set().union(*_more_mistakes.EXPECTED.values()) <= ADVICE.keys()
-
-
-def test_the_record_meets_the_bars() -> None:
-    assert RESULTS["kinds"] >= 40
-    assert RESULTS["shares"][diagnosis.RIGHT] >= diagnosis.MIN_RIGHT
-    assert RESULTS["shares"][diagnosis.WRONG] <= diagnosis.MAX_WRONG
-    assert RESULTS["right backwards with a cause"] == []
 
 
 def test_functions_held_out_are_on_no_other_list() -> None:
@@ -93,51 +80,20 @@ def test_functions_held_out_are_on_no_other_list() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_page_tells_the_recorded_shares_and_every_cause() -> None:
-    for name in (diagnosis.RIGHT, diagnosis.OTHER, diagnosis.WRONG, diagnosis.SILENT):
-        assert f"{RESULTS['shares'][name]:.1%}" in PAGE, name
-    assert f"{RESULTS['mistakes']:,}" in PAGE
-    for name in ADVICE:
-        assert f"| {name} | " in PAGE
-        assert ADVICE[name] in PAGE
-
-
-def test_formulas_are_right_and_their_record_meets_the_bars() -> None:
-    shares = FORMULAS_RESULTS["shares"]
-    assert FORMULAS_RESULTS["cases"] - FORMULAS_RESULTS["mistakes"] == len(_formulas.FORMULAS) >= 25
-    assert FORMULAS_RESULTS["right backwards with a cause"] == []
-    assert shares[diagnosis.RIGHT] >= diagnosis.MIN_RIGHT_OF_FORMULAS
-    assert shares[diagnosis.WRONG] <= diagnosis.MAX_WRONG
-    for share in shares.values():
-        assert f"{share:.1%}" in PAGE
-
-
-@pytest.mark.parametrize("held_out", diagnosis.HELD_OUTS)
-def test_the_page_tells_what_was_said_of_functions_held_out(held_out: str) -> None:
-    file = BENCHMARKS / "results" / f"diagnosis-held-out-{held_out}.json"
-    record = json.loads(file.read_text("utf-8"))
-    edits = sum(len(formula.edits) for formula in diagnosis.HELD_OUTS[held_out])
-    assert record["mistakes"] + record["not refuted"] == edits
-    assert record["right backwards with a cause"] == []
-    assert record["shares"][diagnosis.WRONG] * record["mistakes"] <= 1.01  # one of them at most
-    assert "| " + " | ".join(f"{share:.1%}" for share in record["shares"].values()) + " |" in PAGE
-
-
 @pytest.mark.parametrize("formula", _formulas.FORMULAS[:3], ids=lambda formula: formula.name)
 def test_a_formula_is_right_and_its_edits_are_mistakes(formula: _formulas.Formula) -> None:
     import gradproof
 
     asked = functools.partial(gradproof.check, seed=0, checks=["backward"])
     assert asked(formula.function(), formula.inputs()).verdict == "passed"
-    for old, new, names in formula.edits:
-        assert set(names) <= ADVICE.keys()
+    for old, new, _ in formula.edits:
         report = asked(formula.function((old, new)), formula.inputs())
         assert report.verdict == "failed", (old, new)
 
 
 def test_an_answer_is_right_another_name_wrong_or_none() -> None:
     import gradproof
-    from gradproof._explain.diagnose import cause
+    from gradproof._explain.causes import cause
 
     def judged(*causes: gradproof.CheckResult) -> str:
         result = gradproof.CheckResult("backward", Verdict.FAILED, "", causes=causes)

@@ -1,4 +1,4 @@
-"""docs/how-it-decides.md tells the limits and the ladders that the code has."""
+"""docs/how-it-decides.md tells the numbers that the code has."""
 
 from __future__ import annotations
 
@@ -8,45 +8,69 @@ from pathlib import Path
 
 import pytest
 
-from gradproof._measure import statistics
-from gradproof._measure.steps import Plan
+from gradproof import Settings
+from gradproof._compare import claims, nonsmooth, tolerances
+from gradproof._low_precision import rounding_runs, rounding_tests
+from gradproof._numdiff import slopes, steps
 
 ROOT = Path(__file__).parents[1]
-
 DECIDES = (ROOT / "docs" / "how-it-decides.md").read_text(encoding="utf-8")
+TEXT = " ".join(DECIDES.split())
 
 
-def test_the_limits_told_are_those_of_the_code():
-    told = {
-        row.split("|")[0]: row.replace("\\|", "").split("|")[-2]
-        for row in re.findall(r"^\| ((?:slope|row|mean|rms|worst).*)$", DECIDES, re.MULTILINE)
-    }
-    limits = statistics._ALLOWED
-    few = limits["slope"][0] / math.sqrt(12)  # that of rounding to nearest
-    honest = {name: f"{factor:g} x honest" for name, (factor, _) in limits.items()}
-    floor = {name: f"{least:g}" for name, (_, least) in limits.items()}
-    assert {name.strip(): limit.strip() for name, limit in told.items()} == {
-        "slope": f"{honest['slope']} + ({floor['slope']} + {few:.3g} / √(P N)) eps",
-        "row, column, block slope": f"{honest['part']} + {floor['part']} eps",
-        "mean": f"{honest['mean']} + {floor['mean']} eps / √(P N)",
-        "rms": f"{honest['rms']} + {floor['rms']} eps",
-        "worst entry": f"{honest['worst entry']} + {floor['worst entry']} eps "
-        "(g + 0.1 rms g) / rms g",
-    }
-    assert f"{statistics.RUNS} honest runs" in DECIDES
+def _number(cell: str) -> float:
+    base, _, exponent = cell.strip().partition("^")
+    return float(base) ** float(exponent or 1)
+
+
+def _table(cell: str) -> steps.StepTable:
+    largest, ratio, count = cell.split(", ")
+    return steps.StepTable(_number(largest), _number(ratio), int(count))
+
+
+@pytest.mark.parametrize(("row", "bits"), [("float64", 53), ("float32", 24), ("16 bits", 8)])
+def test_the_step_tables_are_those_of_the_code(row: str, bits: int) -> None:
+    [(usual, fine)] = re.findall(rf"^\| {row} \| (.*) \| (.*) \|$", DECIDES, re.MULTILINE)
+    told = _table(re.sub(r" \(above.*\)", "", usual)), _table(fine)
+    assert told == steps.step_tables(2.0**-bits)
+
+
+def test_the_table_of_very_many_entries_is_that_of_the_code() -> None:
+    [(entries_, cell)] = re.findall(r"\(above ([\d,]+) entries: (.*)\)", DECIDES)
+    assert _table(cell) == steps.LEAN
+    assert int(entries_.replace(",", "")) == steps.LARGE
 
 
 @pytest.mark.parametrize(
-    ("row", "unit"), [("float64", 53), ("float32", 24), ("float16", 11), ("bfloat16 and less", 8)]
+    "told",
+    [
+        f"is below {tolerances.RESOLUTION:.0e} of the scale "
+        f"({tolerances.SHARP_RESOLUTION:.0e} along a direction in double precision)",
+        f"or {tolerances.SMALL:.0e} of the typical size",
+        f"plus {slopes._SIGMAS} standard deviations of the noise",
+        f"more than {slopes.ROUGH_ULPS:g} units in the last place",
+        f"2^{math.log2(claims._MODES_AGREE):g} roundings",
+        f"s of a claim is 2^{math.log2(tolerances._ROUNDINGS):g} units in the last place",
+        f"at up to {nonsmooth._POINTS} random points 2^{math.log2(steps.NEARBY):g} of a scale away",
+        f"if it differs by {nonsmooth._OTHER_SLOPE:.0e}",
+        f"two points 2^{math.log2(steps.NEIGHBOUR):g} of a scale away",
+        f"Up to {Settings().full_jacobian} inputs",
+        f"Above {Settings().full_jacobian} inputs",
+        f"<= {rounding_tests._SUMS:g} rms(the same sum over honest runs) + floor",
+        f"off by {rounding_tests._ENTRIES:g} times its honest error",
+        f"Up to {rounding_tests.OPEN_UP_TO:g} times what is allowed is inconclusive",
+    ],
 )
-def test_the_ladders_told_are_those_of_the_code(row, unit):
-    [cells] = re.findall(rf"^\| {row} \| 2(\S+) \| 2(\S+) \| (\d) \|", DECIDES, re.MULTILINE)
-    told = [int(cell.translate(str.maketrans("⁻¹²⁶⁸", "-1268"))) for cell in cells]
-    plan = Plan.of(2.0**-unit)
-    assert told == [math.log2(plan.top), math.log2(plan.ratio), plan.rungs]
+def test_the_numbers_are_those_of_the_code(told: str) -> None:
+    assert re.sub(r"e-0(\d)", r"e-\1", told) in TEXT
 
 
-def test_pictures_are_small_and_hold_nothing_but_shapes_and_text():
+def test_the_honest_runs_are_as_many_as_told() -> None:
+    assert rounding_runs.RUNS == 8
+    assert "eight runs of the reference" in TEXT
+
+
+def test_pictures_are_small_and_hold_nothing_but_shapes_and_text() -> None:
     pictures = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     assert [name for name in pictures if f"pictures/{name.name}" not in pages] == []

@@ -26,7 +26,8 @@ from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._engine import run
 from gradproof._guard import guarded
-from gradproof._measure import probes
+from gradproof._numdiff.probes import random_cotangent, random_tangent
+from gradproof._numdiff.steps import coordinate_scales
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
@@ -356,9 +357,10 @@ def _orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:
 def _derived(map_: JaxMap, mode: str) -> JaxMap:
     """The derivative by one mode as a map of its own."""
     if mode == "rev":
-        made = map_.derivative(probes.cotangent(map_, 0, 0))
+        made = map_.derivative(random_cotangent(map_.codomain, 0, 0))
     else:
-        made = map_.forward_derivative(probes.tangent(map_, 0, 0))
+        scales = coordinate_scales(map_.domain, map_.point)
+        made = map_.forward_derivative(random_tangent(map_.domain, scales, 0, 0))
     made.derived = True
     return made
 

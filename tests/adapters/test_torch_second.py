@@ -72,8 +72,10 @@ def test_a_jvp_of_a_jvp_that_pytorch_gets_wrong_fails(name):
 
 
 def test_the_jvp_of_cholesky_inverse_fails_for_a_factor_that_is_not_diagonal():
-    fn, options = torch.cholesky_inverse, {"order": 1, "project": torch.tril}
-    assert failures(fn, (lower(3),), **options) == {"forward", "adjoint"}
+    def fn(factor):
+        return torch.cholesky_inverse(factor.tril())
+
+    assert failures(fn, (lower(3),), order=1) == {"forward", "adjoint"}
     diagonal = torch.diag(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)).requires_grad_()
     assert "adjoint" not in failures(fn, (diagonal,), order=1)
 
@@ -81,13 +83,12 @@ def test_the_jvp_of_cholesky_inverse_fails_for_a_factor_that_is_not_diagonal():
 def test_the_jvp_of_cholesky_solve_fails_for_a_batch_of_factors():
     b = torch.tensor([[1.0, 2.0], [-1.0, 3.0]], dtype=torch.float64)
     factors = torch.tensor([[[2.0, 0.0], [-7.0, 3.0]], [[3.0, 0.0], [-13.0, 2.0]]])
-    options = {"order": 1, "project": torch.tril}
 
     def solve(factor):
-        return torch.cholesky_solve(b, factor)
+        return torch.cholesky_solve(b, factor.tril())
 
-    assert failures(solve, (factors[0].double().requires_grad_(),), **options) == set()
-    assert "forward" in failures(solve, (factors.double().requires_grad_(),), **options)
+    assert failures(solve, (factors[0].double().requires_grad_(),), order=1) == set()
+    assert "forward" in failures(solve, (factors.double().requires_grad_(),), order=1)
 
 
 def test_the_jvp_of_logcumsumexp_fails_on_wide_rows():
@@ -218,19 +219,17 @@ def test_what_is_declared_to_have_no_second_derivative_is_skipped_and_the_first_
 
 
 def test_what_a_reference_lacks_is_told_as_its_own():
-    x = torch.linspace(0.1, 1, 4, dtype=torch.float64, requires_grad=True)
+    x = torch.linspace(0.1, 1, 4, dtype=torch.float32, requires_grad=True)
     report = gradproof.check(torch.sin, (x,), order=2, reference=_Once.apply, seed=0)
-    assert report["backward"].oracle == "the reference in float64"
+    assert "; the reference" in report["backward"].oracle
     forward = report["forward"]
     assert forward.verdict is Verdict.PASSED
-    assert "not the reference in float64: " in forward.oracle
-    assert "jvp" in forward.oracle
+    assert "not the reference: it has no forward mode" in forward.oracle
     assert not any(row.verdict is Verdict.SKIPPED for row in report.checks if "order" in row.name)
 
 
-def test_a_wrong_second_derivative_is_located_and_not_measured_column_by_column():
+def test_a_wrong_second_derivative_is_located():
     fn, x = NESTED["layer_norm"][0], normal(32, 4)
     found = gradproof.check(fn, (x,), order=2, seed=1)["forward_over_forward"]
     assert found.verdict is Verdict.FAILED
     assert found.findings
-    assert sum(found.calls.values()) < x.numel()

@@ -38,10 +38,14 @@ def saturated(size: int) -> Tensor:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("seed", range(5))
-def test_a_right_derivative_that_is_rounded_passes_and_a_wrong_one_fails(size, seed):
+def test_a_right_derivative_that_is_rounded_is_not_accused_and_a_wrong_one_is(size, seed):
     options = {"checks": ["backward", "forward"], "seed": seed}
     right = gradproof.check(loss, (saturated(size),), **options)
-    assert {row.verdict for row in right.checks} == {Verdict.PASSED}
+    verdicts = {row.verdict for row in right.checks}
+    if size == 3:
+        assert verdicts == {Verdict.PASSED}
+    else:  # of a large Jacobian the rows are not measured entry by entry
+        assert Verdict.FAILED not in verdicts, str(right)
     wrong = gradproof.check(Wrong.apply, (saturated(size),), **options)
     assert wrong["backward"].verdict is Verdict.FAILED
 

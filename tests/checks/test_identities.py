@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof._data.records import CheckResult, Place, Verdict
-from gradproof._judge import outcome
+from gradproof._data.records import CheckResult, Verdict
 from gradproof._maps.contract import Trait, Unsupported
 from numpy_map import FunctionMap, Linear, report_of, result_of
 
@@ -290,7 +289,7 @@ def _drifting(amount: float) -> FunctionMap:
 
     def backward(v: np.ndarray) -> np.ndarray:
         calls.append(1)
-        return SLOPES * v + amount * len(calls) * (np.arange(12) == 5)
+        return SLOPES * v + amount * (len(calls) % 2) * (np.arange(12) == 5)
 
     return _backward(backward)
 
@@ -326,10 +325,3 @@ def test_a_missing_tangent_is_not_asked_for_where_forward_mode_is_not() -> None:
 def test_gradients_without_entries_are_compared(size) -> None:
     map_ = FunctionMap(lambda x: x, np.ones(size), Linear.diagonal(np.ones(size)))
     assert result_of(map_, "linearity").verdict is not Verdict.FAILED
-
-
-def test_a_gap_shows_in_the_digits_that_are_told():
-    found = outcome.vector_entry(
-        ("linearity", "linearity"), Place("x", 0, (1,)), (5.6285476, 5.6285473, 8e-8), "twice"
-    )
-    assert "got 5.6285476, expected 5.6285473; the gap is 3e-07, allowed 8e-08" in found.message

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +9,6 @@ import torch
 
 import gradproof
 from exhibits.frame import normal
-from gradproof._checks import groups
 from gradproof.torch import gradcheck
 
 SEEDS = range(5)
@@ -93,13 +90,6 @@ def test_an_input_that_needs_another_one_to_need_a_gradient_is_found(count, seed
         assert any(f"where input {other} needs none" in each.message for each in found.findings)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_of_five_inputs_every_pair_is_asked_for(seed):
-    found = traits(weighted(lambda n: {1} if n == {1, 4} else set()).apply, 5, seed)
-    assert found.verdict == "failed"
-    assert "where only input 1 and input 4 need a gradient" in found.findings[0].message
-
-
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 18, 19, 25, 100, 200])
 def test_the_subsets_asked_for_are_36_at_most_whatever_the_number_of_inputs(count):
     fn = weighted(lambda needed: set())
@@ -115,44 +105,6 @@ def test_the_drop_in_asks_for_no_subset():
     fn = weighted(lambda needed: set())
     assert gradcheck(fn.apply, inputs(6))
     assert set(fn.runs) == {frozenset(range(6))}
-
-
-@pytest.mark.parametrize("count", [2, 3, 7, 10, 18, 19, 64, 200, 300])
-@pytest.mark.parametrize("most", [4, 9, 18])
-def test_families_hold_every_slot_equally_often_and_tell_all_apart(count, most):
-    for seed in SEEDS:
-        families = groups.families(count, most, seed)
-        every, asked = frozenset(range(count)), list(itertools.chain(*families))
-        assert len(set(asked)) == len(asked) <= min(2 * most, 2**count - 2)
-        assert all(group and group < every for group in asked)
-        assert all(
-            len({sum(slot in group for group in family) for slot in every}) == 1
-            for family in families
-        )
-        if count <= most or math.comb(2 * most - 2, most - 1) >= count:
-            held = {slot: {k for k, group in enumerate(asked) if slot in group} for slot in every}
-            assert not any(held[one] <= held[two] for one, two in itertools.permutations(every, 2))
-        assert families == groups.families(count, most, seed)
-        if count > 6 and most < count:
-            assert families != groups.families(count, most, seed + 5)
-
-
-@pytest.mark.parametrize(("count", "asked"), [(19, 8), (25, 9), (100, 11), (144, 12), (300, 13)])
-def test_many_slots_are_told_apart_by_as_many_groups_as_have_so_many_halves(count, asked):
-    for most in (9, 18):
-        assert sum(map(len, groups.families(count, most, 0))) == asked
-
-
-def test_a_group_is_narrowed_to_what_is_wrong_by_itself():
-    assert groups.narrowed(frozenset(range(40)), lambda group: 17 in group) == {17}
-    both = groups.narrowed(frozenset(range(8)), lambda group: {1, 6} <= group)
-    assert both == frozenset(range(8))
-
-
-def test_long_lists_of_names_are_cut():
-    assert groups.listed(["a"]) == "a"
-    assert groups.listed(list("abc")) == "a, b and c"
-    assert groups.listed(list("abcde")) == "a, b, c and 2 more"
 
 
 # Undefined cotangents and tangents.

@@ -46,6 +46,12 @@ def numbers() -> tuple[Tensor]:
     return (torch.view_as_complex(normal(3, 2, seed=2).detach()).requires_grad_(),)
 
 
+def positive() -> tuple[Tensor]:
+    """A symmetric positive definite matrix."""
+    a = normal(4, 4, seed=3).detach()
+    return ((a @ a.T + torch.eye(4, dtype=torch.float64)).requires_grad_(),)
+
+
 def shifted(x: Tensor, w: Tensor) -> Tensor:
     return x + w
 
@@ -84,10 +90,12 @@ _changed_complex = partial(_changed, make_inputs=numbers, of=(mixed_with, mixed)
 
 EXHIBITS = (
     _changed("rows_read_one_too_early", "", lambda g: g[[0, 0, 1]]),
-    _changed("first_row_used_for_all", "first for all", lambda g: g[:1].expand_as(g)),
-    _changed("summed_over_rows", "extra sum", lambda g: g.sum(0, keepdim=True).expand_as(g)),
-    _changed("averaged_along_rows", "extra mean", lambda g: g.mean(1, keepdim=True).expand_as(g)),
-    _changed("mean_subtracted", "offset", lambda g: g - g.mean()),
+    _changed("first_row_used_for_all", "", lambda g: g[:1].expand_as(g)),
+    _changed("summed_over_rows", "extra reduction", lambda g: g.sum(0, keepdim=True).expand_as(g)),
+    _changed(
+        "averaged_along_rows", "extra reduction", lambda g: g.mean(1, keepdim=True).expand_as(g)
+    ),
+    _changed("mean_subtracted", "missing term", lambda g: g - g.mean()),
     _changed(
         "next_entry_leaks_in",
         "neighbour leaks in",
@@ -95,49 +103,49 @@ EXHIBITS = (
     ),
     _changed(
         "axes_not_permuted_back",
-        "permuted axes",
+        "permuted",
         lambda g: g.permute(1, 2, 0).reshape(2, 3, 2),
         make_inputs=lambda: (normal(2, 3, 2),),
     ),
-    _changed("scattered_by_the_permutation", "permuted entries", lambda g: g[ORDER], vector),
+    _changed("scattered_by_the_permutation", "permuted", lambda g: g[ORDER], vector),
     _changed(
         "absolute_value_of_the_gradient",
-        "absolute value",
+        "sign",
         torch.abs,
         also=frozenset({"linearity"}),
     ),
     _changed(
         "epsilon_added",
-        "offset",
+        "missing term",
         lambda g: g + 0.25,
         also=frozenset({"linearity", "undefined"}),
     ),
     _changed(
         "gradient_through_float32",
-        "float32 inside",
+        "",
         lambda g: g.float().double(),
         check="linearity",
         step=None,  # 6e-8 of an entry: plain differences do not show it
     ),
     _changed(
         "gradient_through_bfloat16",
-        "bfloat16 inside",
+        "lower precision",
         lambda g: g.bfloat16().double(),
         also=frozenset({"linearity"}),
     ),
     _changed(
         "gradient_through_float16",
-        "float16 inside",
+        "lower precision",
         lambda g: g.half().double(),
         also=frozenset({"linearity"}),
     ),
-    _changed_complex("imaginary_part_dropped", "real part only", lambda g: g.real + 0j),
-    _changed_complex("real_part_dropped", "imaginary part only", lambda g: 1j * g.imag),
-    _changed_complex("turned_in_the_plane", "phase", lambda g: (0.6 + 0.8j) * g),
+    _changed_complex("imaginary_part_dropped", "zero", lambda g: g.real + 0j),
+    _changed_complex("real_part_dropped", "zero", lambda g: 1j * g.imag),
+    _changed_complex("turned_in_the_plane", "", lambda g: (0.6 + 0.8j) * g),
     Exhibit(
         name="broadcast_input_gets_the_first_row",
         source="extra",
-        cause="broadcast sum missing",
+        cause="missing reduction",
         make_inputs=lambda: (normal(3, 4), normal(4, seed=2)),
         wrong=ruled(shifted, lambda g, *_: (g, g[0])),
         right=shifted,
@@ -152,7 +160,6 @@ EXHIBITS = (
     Exhibit(
         name="slope_of_tanh_taken_at_the_input",
         source="extra",
-        cause="wrong argument",
         make_inputs=vector,
         wrong=ruled(torch.tanh, lambda g, x: g * (1 - x * x)),
         right=torch.tanh,
@@ -164,5 +171,14 @@ EXHIBITS = (
         make_inputs=vector,
         wrong=ruled(cube, lambda g, x: 3 * g * x),
         right=cube,
+    ),
+    Exhibit(
+        name="factor_of_a_symmetric_matrix_moved_along_other_directions",
+        source="extra",
+        cause="symmetric input",
+        make_inputs=positive,
+        wrong=lambda a: torch.linalg.cholesky(a),
+        right=lambda a: torch.linalg.cholesky((a + a.T) / 2),
+        also=frozenset({"forward", "adjoint", "state"}),
     ),
 )

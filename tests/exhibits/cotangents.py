@@ -17,6 +17,10 @@ FOLLOWS_FROM_CHAOS = frozenset(
 )
 
 
+# One that writes over what its call keeps spoils every further backward of that call.
+FOLLOWS_FROM_A_SPOILT_CALL = FOLLOWS_FROM_CHAOS | {"undefined", "traits"}
+
+
 _PRECISIONS = {
     "float64": torch.float64,
     "float32": torch.float32,
@@ -511,7 +515,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="expanded_cotangent_read_as_contiguous",
-        cause="expanded cotangent",
+        cause="layout ignored",
         source="M03",
         make_inputs=lambda: (normal(6),),
         wrong=sine_reading(expanded_read_as_contiguous),
@@ -552,7 +556,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="negative_bit_of_the_cotangent_overlooked",
-        cause="bit ignored",
+        cause="layout ignored",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, bit_overlooked, vmap=False),
@@ -601,7 +605,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="value_depends_on_the_layout_of_the_input",
-        cause="input layout ignored",
+        cause="layout ignored",
         source="M14",
         make_inputs=matrix,
         wrong=doubled_where_it_is_dense,
@@ -620,7 +624,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="first_cotangent_used_for_all",
-        cause="one cotangent for all",
+        cause="cotangent ignored",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, first_cotangent_for_all),
@@ -695,6 +699,7 @@ EXHIBITS = (
         wrong=ruled(squares, saved_input_scaled_after_use, vmap=False),
         right=squares,
         check="hygiene",
+        also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("x",),
     ),
     Exhibit(
@@ -705,6 +710,7 @@ EXHIBITS = (
         wrong=SlopeScaledInPlace.apply,
         right=SavedSlope.apply,
         check="hygiene",
+        also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("saved",),
     ),
     *(
@@ -720,18 +726,18 @@ EXHIBITS = (
                 right=over_what_was_saved(saved=False),
                 step=None,
                 check="hygiene",
+                also=FOLLOWS_FROM_A_SPOILT_CALL,
                 words=("second backward of the same call gives another gradient",),
             ),
             # The formula is told although the call is spoilt.
             Exhibit(
                 name=f"wrong_gradient_written_over_the_input_that_was_saved_in_{name}",
-                cause="factor",
                 source="extra",
                 make_inputs=lambda dtype=dtype: (normal(6, dtype=dtype),),
                 wrong=over_what_was_saved(off=1.1),
                 right=over_what_was_saved(saved=False),
                 step=None,
-                also=frozenset({"hygiene"}),
+                also=FOLLOWS_FROM_A_SPOILT_CALL,
                 place=(0, (1,), 0, (1,)),
                 words=("x[1]",),
             ),
@@ -745,6 +751,7 @@ EXHIBITS = (
         right=over_what_was_saved(saved=False, seen=True),
         step=None,
         check="hygiene",
+        also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("second backward of the same call raises",),
     ),
     Exhibit(
@@ -754,6 +761,7 @@ EXHIBITS = (
         wrong=lambda x: GradientOverTheOutput.apply(x),
         right=lambda x: GradientOverACopyOfTheOutput.apply(x),
         check="hygiene",
+        also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("which is output 0",),
     ),
     Exhibit(
@@ -798,13 +806,13 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_in_a_buffer_scaled_in_place",
-        cause="saved overwritten",
         source="M28",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientInABuffer.apply(x),
         right=sine,
-        check="hygiene",
-        words=("second backward of the same call",),
+        check="determinism",
+        also=FOLLOWS_FROM_A_SPOILT_CALL,
+        words=("another backward of the same cotangent",),
     ),
     Exhibit(
         name="gradient_added_to_a_buffer",
@@ -813,8 +821,9 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientAddedToABuffer.apply(x),
         right=sine,
-        check="hygiene",
-        words=("second backward of the same call",),
+        check="determinism",
+        also=FOLLOWS_FROM_A_SPOILT_CALL,
+        words=("another backward of the same cotangent",),
     ),
     Exhibit(
         name="forward_overwrites_its_input",

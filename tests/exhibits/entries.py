@@ -191,7 +191,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="short_gradient_rolled_by_one",
-        cause="rolled",
+        cause="permuted",
         source="extra",
         make_inputs=lambda: (normal(12),),
         wrong=sine_then(lambda gradient: gradient.roll(1)),
@@ -248,7 +248,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="every_row_stored_to_row_zero",
-        cause="summed into the first",
         source="M18",
         make_inputs=lambda: (normal(4, 3),),
         wrong=ruled(row_sums, every_row_to_row_zero),
@@ -290,7 +289,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradients_of_two_inputs_swapped",
-        cause="inputs swapped",
+        cause="permuted",
         source="extra",
         make_inputs=lambda: (normal(5), normal(5, seed=2)),
         wrong=ruled(product, lambda g, x, w: (g * x, g * w)),
@@ -317,7 +316,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_reversed",
-        cause="reversed",
+        cause="permuted",
         source="extra",
         make_inputs=lambda: (normal(8),),
         wrong=sine_then(lambda gradient: gradient.flip(0)),

@@ -292,7 +292,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="vjp_wrong_beside_a_right_jvp",
-        cause="another function",
         source="extra",
         make_inputs=lambda: (normal(5),),
         wrong=ruled(sine, lambda g, x: g * x.sin(), sine_jvp),
@@ -388,6 +387,7 @@ EXHIBITS = (
         check="second_order",
         order=2,
         words=("differentiated again",),
+        also=frozenset({"determinism"}),
         step=1e-2,
     ),
     Exhibit(

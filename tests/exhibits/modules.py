@@ -87,7 +87,7 @@ EXHIBITS = (
         make_inputs=near_a_change_of_experts,
         wrong=ruled(experts, as_of(experts_with_detached_gates)),
         right=experts,
-        words=("x[",),
+        words=("claimed",),
         step=1e-6,
     ),
 )

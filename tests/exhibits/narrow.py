@@ -77,14 +77,11 @@ PASSED = (
         lambda xp, g, x, factor: (g * (2 + 0.2 * factor) * x,),
         6,
     ),
-    _of(
-        "root_mean_square_in_float32_inside_float64",
-        lambda xp, x: x / _scale(xp, x),
-        _normalised_backward,
-        3,
-        4,
-    ),
-    # At two of five seeds no step of a single column crosses a tread, and the first tangent's do.
+)
+
+# Differences of values in float32 resolve small entries to a few per cent: right ones may stay
+# inconclusive.
+NOT_ACCUSED = (
     _of(
         "shares_of_a_sum_in_float32_inside_float64",
         lambda xp, x: _shares(xp, x) * x,
@@ -92,10 +89,13 @@ PASSED = (
         3,
         4,
     ),
-)
-
-# Its small entries are resolved to a few per cent by differences: right, it may stay inconclusive.
-NOT_ACCUSED = (
+    _of(
+        "root_mean_square_in_float32_inside_float64",
+        lambda xp, x: x / _scale(xp, x),
+        _normalised_backward,
+        3,
+        4,
+    ),
     _of(
         "softmax_in_float32_inside_float64",
         lambda xp, x: _weights(xp, x) * x,

@@ -286,7 +286,6 @@ EXHIBITS: tuple[Exhibit, ...] = (
     exhibit(
         "workspace_made_in_the_first_backward",
         Remembering(marked, made_in_the_first_backward),
-        cause="last call",
     ),
     exhibit(
         "mask_in_a_buffer_that_the_next_forward_overwrites",

@@ -70,7 +70,6 @@ LINEAR = {
     "gather": lambda x: x[jnp.asarray([0, 2])],
     "concatenated": lambda x: jnp.concatenate([x, 2 * x]),
     "relu": lambda x: jax.nn.relu(x - 0.5),
-    "floor": jnp.floor,
 }
 
 

@@ -1,4 +1,4 @@
-"""The checks, a function each: `(map, settings) -> CheckResult`. Their table: `_data/checks.py`."""
+"""The checks, a function each: `(measurements) -> CheckResult`. Their table: `_data/checks.py`."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
-from gradproof._checks import reference, state, traits
+from gradproof._checks import reference
 from gradproof._data.checks import TABLE, Check
+from gradproof._data.formats import SINGLE
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
 from gradproof._data.settings import CHECK_NAMES, Settings
-from gradproof._judge.decide import excusing_single
-from gradproof._judge.outcome import inconclusive, skipped
-from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import steps
-from gradproof._verdict import second
-from gradproof._verdict.judge import unsteady
+from gradproof._maps.contract import Unsupported
+from gradproof._measurements import Measurements
 from gradproof.errors import UsageError
 
-_IN_DOUBT = (Verdict.FAILED, Verdict.INCONCLUSIVE)
+CheckFunction = Callable[[Measurements], CheckResult]
 
 
-def asked(settings: Settings) -> list[Check]:
-    """The rows of the report: also those that were named, to say why they are skipped."""
+def requested_checks(settings: Settings) -> list[Check]:
+    """The rows of the report: those named, or all of the orders asked for.
+
+    A row whose order was not asked for is reported as skipped, where its table row says so.
+    """
     if settings.checks != CHECK_NAMES:
         return [row for row in TABLE if row.name in settings.checks]
     return [
@@ -39,71 +38,58 @@ def asked(settings: Settings) -> list[Check]:
     ]
 
 
-def concluded(row: Check, map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """What a check concludes; skipped where its order was not asked for."""
+def concluded(row: Check, measurements: Measurements) -> CheckResult:
+    """What a check concludes; skipped where its order was not asked for.
+
+    An identity that the user's trusted reference does not keep either is no fault. Claims of
+    several runs say nothing where the function itself is random. In 16 bits rounding excuses much:
+    a check that passes is asked again of the same function in float64.
+    """
+    settings = measurements.settings
     if settings.order < row.order:
-        reason = f"{NOT_ASKED}; order={row.order} asks for it"
-        return skipped(row.name, reason)
-    map_.memo[state.VERDICT, row.name] = Verdict.SKIPPED  # also where it raises
-    found = _of_unspoilt(partial(function_of(row), map_, settings), map_, settings)
-    map_.memo[state.VERDICT, row.name] = found.verdict
-    if row.identity and settings.trusted and found.verdict is Verdict.FAILED:
-        found = reference.identity(function_of(row), map_, settings, found)
-    if row.compares and found.verdict is Verdict.FAILED and (reason := unsteady(map_)):
-        return inconclusive(row.name, reason)
+        text = f"{NOT_ASKED}; order={row.order} asks for it"
+        return CheckResult(row.name, Verdict.SKIPPED, text)
+    check = function_of(row)
+    found = check(measurements)
+    failed = found.verdict is Verdict.FAILED
+    if row.identity and settings.trusted and failed:
+        found = reference.identity(check, measurements, found)
+    if row.compares and failed and (reason := measurements.randomness):
+        return CheckResult(row.name, Verdict.INCONCLUSIVE, reason)
     again = row.compares and row.order == 1 and not (row.transform or row.named)
-    if again and found.verdict is Verdict.PASSED and map_.resolution > steps.SINGLE:
-        return _in_double(row, map_, settings, found)
+    if again and found.verdict is Verdict.PASSED and measurements.unit > SINGLE:
+        return _in_double(row, measurements, found)
     return found
 
 
-def _of_unspoilt(
-    ask: Callable[[], CheckResult], map_: DifferentiableMap, settings: Settings
-) -> CheckResult:
-    """The result of a check; in doubt, where backwards spoil their calls, of calls of their own."""
+def _in_double(row: Check, measurements: Measurements, found: CheckResult) -> CheckResult:
+    """The failure of the same function in float64, if it fails there; else what was found."""
+    if measurements.settings.trusted:
+        return found
     try:
-        found = ask()
-        if found.verdict not in _IN_DOUBT or not traits.spoils(map_, settings):
-            return found
-    except (Unsupported, UsageError, MemoryError):
-        raise
-    except Exception:  # as PyTorch does where it sees that what was saved was written into
-        if not traits.spoils(map_, settings):
-            raise
-    return ask()
-
-
-def _in_double(
-    row: Check, map_: DifferentiableMap, settings: Settings, found: CheckResult
-) -> CheckResult:
-    """What the check says of the same function in float64, where it fails there.
-
-    In 16 bits rounding is excused as much as a term, or a row: what holds up to that may well be
-    wrong. In float64 next to nothing is excused, but what float32 rounds.
-    """
-    try:
-        exact = second.in_double(map_, settings)
-        ask = partial(function_of(row), exact, settings)
-        again = excusing_single(exact, ask, lambda said: said.verdict is Verdict.FAILED)
+        exact = measurements.double
+        again = function_of(row)(exact)
+        if again.verdict is Verdict.FAILED:  # sums may be kept in float32 whatever the arrays are
+            again = function_of(row)(exact.with_claims_in_single())
     except (UsageError, MemoryError):
         raise
-    except Unsupported:  # there is no such run
+    except Unsupported:  # it does not run there
         return found
     except Exception as error:  # whatever the user's code raises there alone
         if is_our_mistake(error):
             raise
         return found
-    if again.verdict is not Verdict.FAILED or settings.trusted or unsteady(exact):
+    if again.verdict is not Verdict.FAILED or exact.randomness:
         return found
     return replace(again, summary=f"{again.summary}, as the same function in float64 shows")
 
 
 @functools.cache
-def function_of(row: Check) -> Callable[[DifferentiableMap, Settings], CheckResult]:
-    """The check of a row."""
+def function_of(row: Check) -> CheckFunction:
+    """The check of a row of the table."""
     module, _, name = row.run.partition(".")
-    check = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    found: Callable[[DifferentiableMap, Settings], CheckResult]
+    check: Callable[..., CheckResult] = getattr(
+        importlib.import_module(f"{__name__}.{module}"), name
+    )
     several = sum(each.run == row.run for each in TABLE) > 1
-    found = partial(check, row.name) if several else check
-    return found
+    return functools.partial(check, row.name) if several else check

@@ -2,59 +2,93 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from gradproof._checks.agreement import identity_finding, modes_gap
+from gradproof._checks.outcome import failed, passed, skipped
+from gradproof._data.formats import DOUBLE
 from gradproof._data.records import CheckResult
-from gradproof._data.settings import DOUBLE, Settings
-from gradproof._data.space import Array, Space, dot, namespace
-from gradproof._judge import claim_error
-from gradproof._judge.claims import gradient, tangent
-from gradproof._judge.decide import drawn, two_modes
-from gradproof._judge.outcome import failed, identity, passed, skipped
-from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import probes
-from gradproof._measure.sizes import ALIKE
-from gradproof._verdict import stochastic
+from gradproof._data.space import Space, Values
+from gradproof._measurements import Measurements
+from gradproof._numdiff.slopes import measured_slopes
+from gradproof._numdiff.steps import step_tables
 
 _NAME, _AGREE = "adjoint", "forward mode and backward agree"
+_NEVER = 8.0  # roots of the sum of squares, that a sum of random signs is never larger than
+_KINKS = 2.5  # half-widths: one for each mode, and what is like them
+_FEW_INPUTS = 128  # of which kinks are looked at one by one
 
 
-def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+def check(measurements: Measurements) -> CheckResult:
     """Both modes claim one and the same Jacobian, to rounding."""
-    seed = settings.seed
-    u, v = probes.tangent(map_, seed, 0), probes.cotangent(map_, seed, 0)
-    forward, backward = tangent(map_, settings, 0), gradient(map_, settings, 0)
-    found = two_modes(map_, (v, u), (forward, backward))
-    if found.right:  # as nearly always, and not where one of them is infinite
+    u, v = measurements.tangent(0), measurements.cotangent(0)
+    forward, backward = measurements.pushforward(0), measurements.gradient(0)
+    left, right, gap, allowed = modes_gap(measurements, v, u, forward, backward)
+    if gap <= allowed:
         return passed(_NAME, _AGREE)
-    xp = namespace(forward)
-    if bool(xp.any(xp.isinf(forward))) and bool(xp.any(xp.isinf(backward))):
+    if np.isinf(forward).any() and np.isinf(backward).any():
         return skipped(_NAME, "both modes claim an infinite slope here")
-    if _beyond(map_.domain, backward) or _beyond(map_.codomain, forward):
+    domain, codomain = measurements.map.domain, measurements.map.codomain
+    if _is_beyond_format(domain, backward) or _is_beyond_format(codomain, forward):
         return skipped(_NAME, "one mode claims more than the format's largest number")
-    errors = stochastic.remembered(map_)
-    if not isinstance(errors, float):
-        found = found.plus(2 * claim_error.HONEST * drawn(u * errors))  # of two modes
-    # Each entry may be off by as much as the user says, and all to one side.
-    found = found.plus(settings.slack * (dot(abs(v), abs(forward)) + dot(abs(u), abs(backward))))
-    left, right = found.claimed, found.measured
-    if found.wrong:
-        bar = drawn(v * claim_error.bars(map_, settings))
-        # At a kink each mode may claim another slope between the two: two half-gaps, and what is
-        # like them. Whether it does lie between is for the checks of the two modes to say.
-        kink = 2 * (1 + ALIKE) * drawn(v * claim_error.kinks(map_, settings))
-        faint = bar if max(abs(left), abs(right)) <= bar else 0.0
-        found = found.plus(faint + kink + claim_error.in_both(map_, u, v))
-    if found.right:
+    # Nothing that F or its backward rounds knows the signs of a probe.
+    allowed += _sum_of_random_signs(u * measurements.gradient_rounding)
+    allowed += _sum_of_random_signs(v * measurements.pushforward_rounding)
+    if not gap <= allowed:
+        allowed += _allowed_by_slopes(measurements, v, max(abs(left), abs(right)))
+    if gap <= allowed:
         return passed(_NAME, _AGREE)
-    said = f"forward mode and backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is {right:.6g}"
-    finding = identity(_NAME, found, said)
+    message = (
+        f"forward mode and backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is {right:.6g}"
+    )
+    finding = identity_finding(_NAME, (left, right), allowed, message)
     return failed(_NAME, "the two modes claim different Jacobians", (finding,))
 
 
-def _beyond(space: Space, claimed: Array) -> bool:
-    """Whether an array of few bits is claimed to be infinite: what is beyond its largest number is.
+def _allowed_by_slopes(measurements: Measurements, v: Values, size: float) -> float:
+    """What kinks allow, and, where both sides are below their error bars, these bars.
+
+    At a kink each mode may claim another slope between the two. Whether it does lie between is for
+    the checks of the two modes to say. Differences in few bits see next to nothing: their bars
+    excuse no claim.
+    """
+    slopes = measurements.slopes
+    width = np.where(np.isfinite(slopes.bar), slopes.width, 0.0)
+    if width.any() and measurements.map.domain.size <= _FEW_INPUTS:
+        width = np.maximum(width, _widths_one_by_one(measurements))
+    allowed = _KINKS * _sum_of_random_signs(v * width / 2)
+    bars = _sum_of_random_signs(v * np.where(np.isfinite(slopes.bar), slopes.bar, 0.0))
+    return allowed + (bars if measurements.is_double and size <= bars else 0.0)
+
+
+def _widths_one_by_one(measurements: Measurements) -> Values:
+    """By how far the slopes along each input lie apart, added up, (m,).
+
+    Along a direction a kink that is convex and one that is concave may cancel.
+    """
+    function, inputs = measurements.function, measurements.map.domain.size
+    usual, _ = step_tables(
+        max(measurements.unit, function.coarsest_unit), measurements.settings.largest_step
+    )
+    table = function.column_tables(measurements.tangent(0), range(inputs), usual)
+    slopes = measured_slopes(table)
+    width = np.where(np.isfinite(slopes.bar), slopes.width, 0.0)
+    total: Values = width.reshape(inputs, -1).sum(axis=0)
+    return total
+
+
+def _sum_of_random_signs(terms: Values) -> float:
+    """A bound of a sum of terms of known sizes, whose signs are drawn with a probe."""
+    sizes = np.nan_to_num(np.abs(terms), nan=0.0, posinf=0.0)
+    return float(min(sizes.sum(), _NEVER * np.linalg.norm(sizes)))
+
+
+def _is_beyond_format(space: Space, claimed: Values) -> bool:
+    """Whether an array of few bits is claimed to be infinite: beyond its largest number it is.
 
     Whether it is that, the check of its own mode says.
     """
-    few = [k for k, slot in enumerate(space.slots) if slot.grain.unit > DOUBLE]
-    parts = [claimed[space.span(k)] for k in few]
-    return any(bool(namespace(part).any(namespace(part).isinf(part))) for part in parts)
+    return any(
+        slot.grain.unit > DOUBLE and bool(np.isinf(claimed[space.span(position)]).any())
+        for position, slot in enumerate(space.slots)
+    )

@@ -1,74 +1,113 @@
-"""The backward against differences."""
+"""The backward, forward mode, and derivatives of derivatives against differences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
-from gradproof._data.records import CheckResult
-from gradproof._data.settings import Settings
-from gradproof._judge.claims import Backward, Claim, Forward
-from gradproof._maps.contract import DifferentiableMap
-from gradproof._verdict import second as _second
-from gradproof._verdict.verify import verify
+from gradproof._checks.derivatives import (
+    derivative_of_backward,
+    derivative_of_forward,
+    other_gradient_findings,
+)
+from gradproof._compare.claims import Mode
+from gradproof._data.evidence import EvidenceElsewhere
+from gradproof._data.records import CheckResult, Verdict
+from gradproof._low_precision.combine import mode_result
+from gradproof._measurements import Measurements
+
+_LISTED = 3  # names in a note
 
 
-def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+def check(measurements: Measurements) -> CheckResult:
     """J^T v as claimed by the backward has the entries that differences measure."""
-    return verify(Backward(map_, settings))
+    return _mode_check("backward", measurements, "backward")
 
 
-# Forward mode against differences.
-
-
-def check_forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+def check_forward(measurements: Measurements) -> CheckResult:
     """J u as claimed by forward mode has the entries that differences measure."""
-    return verify(Forward(map_, settings))
+    return _mode_check("forward", measurements, "forward")
 
 
-# Derivatives of derivatives, in every pair of modes, each judged like any other derivative.
-#
-# The backward (x, v) -> J(x)^T v and forward mode (x, u) -> J(x) u are maps themselves. Each has
-# a derivative by reverse and by forward mode, and differences of its values measure what that is.
+def check_second_order(measurements: Measurements) -> CheckResult:
+    """The double backward has the entries that differences of the backward measure.
 
-
-@dataclass(frozen=True)
-class DoubleBackward:
-    """Evidence: the derivative of a backward by itself."""
-
-    inputs: int  # how many of its inputs are the function's: the first. The others are cotangents.
-    of: object  # evidence of what is wrong with it
-
-
-def check_second_order(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """The double backward has the entries that differences of the backward measure."""
+    With `create_graph=True` a backward may also give another gradient than without; that fails too.
+    """
     name = "second_order"
-    derivative = _second.of_backward(map_, settings)
-    another = _second.of_another(name, map_, settings)
-    found = verify(Backward(derivative, settings), name, another)
-    return replace(found, evidence=DoubleBackward(len(map_.domain.slots), found.evidence))
+    derivative = derivative_of_backward(measurements)
+    found = _mode_check(name, derivative, "backward")
+    if found.verdict is Verdict.PASSED and (others := other_gradient_findings(measurements, name)):
+        text = "the gradient that is differentiated is another than the backward's"
+        return CheckResult(name, Verdict.FAILED, text, others)
+    return found
 
 
-_Derivative = Callable[[DifferentiableMap, Settings], DifferentiableMap]
+def check_pair(name: str, measurements: Measurements) -> CheckResult:
+    """One mode of the other has the entries that differences of that other one measure."""
+    make, mode = PAIRS[name]
+    return _mode_check(name, make(measurements), mode)
 
-# Check of a pair of modes -> the mode that differences measure, and how it is differentiated.
-PAIRS: dict[str, tuple[_Derivative, type[Claim]]] = {
-    "second_order": (_second.of_backward, Backward),
-    "forward_over_reverse": (_second.of_backward, Forward),
-    "reverse_over_forward": (_second.of_forward, Backward),
-    "forward_over_forward": (_second.of_forward, Forward),
+
+def check_third(measurements: Measurements) -> CheckResult:
+    """The backward of the double backward has the entries that differences of it measure."""
+    third = derivative_of_backward(derivative_of_backward(measurements))
+    return _mode_check("third_order", third, "backward")
+
+
+# Check of a pair of modes -> the derivative that differences measure, and the mode that claims it.
+PAIRS: dict[str, tuple[Callable[[Measurements], Measurements], Mode]] = {
+    "second_order": (derivative_of_backward, "backward"),
+    "forward_over_reverse": (derivative_of_backward, "forward"),
+    "reverse_over_forward": (derivative_of_forward, "backward"),
+    "forward_over_forward": (derivative_of_forward, "forward"),
 }
 
 
-def check_pair(name: str, map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """One mode of the other has the entries that differences of that other one measure."""
-    made, mode = PAIRS[name]
-    return verify(mode(made(map_, settings), settings), name)
+def _mode_check(name: str, measurements: Measurements, mode: Mode) -> CheckResult:
+    """The result of one mode, as a check of this name; its evidence has the map's own spaces."""
+    map_, settings = measurements.map, measurements.settings
+    shared = measurements.is_double and not settings.held_to_reference
+    shared = shared and bool(map_.domain.size and map_.codomain.size)
+    found = mode_result(
+        map_,
+        settings,
+        mode,
+        check=name,
+        function=measurements.function if shared else None,
+        gradient=measurements.gradient(0) if shared and mode == "backward" else None,
+        table=measurements.table if shared else None,
+    )
+    notes = found.notes
+    if found.findings and (names := map_.carried()):
+        notes += (_carried_note(names),)
+    summary = found.summary
+    if found.verdict is Verdict.INCONCLUSIVE and measurements.randomness:
+        summary = measurements.randomness
+    return CheckResult(
+        name,
+        found.verdict,
+        summary,
+        findings=found.findings,
+        resolution=found.bound,
+        notes=notes,
+        kinks=found.kinks,
+        oracle=found.reference,
+        statistics=found.statistics,
+        evidence=None if found.block is None else _evidence_of(measurements, found.block),
+    )
 
 
-def check_third(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """The backward of the double backward has the entries that differences of it measure."""
-    name = "third_order"
-    second = _second.of_backward(map_, settings)
-    third = _second.of_backward(second, settings)
-    return verify(Backward(third, settings), name)
+def _evidence_of(measurements: Measurements, block: object) -> EvidenceElsewhere:
+    map_ = measurements.map
+    return EvidenceElsewhere(
+        block, map_.domain, map_.codomain, map_.given, measurements.function.centre
+    )
+
+
+def _carried_note(names: tuple[str, ...]) -> str:
+    """That the value depends on arrays that calls write into, such as buffers of a module."""
+    return (
+        f"each call writes into {' and '.join(names[:_LISTED])}, on which the next value depends: "
+        "what is computed for them counts; if no gradient is meant to go there, check the function "
+        "where it leaves them alone, as a module does after eval()"
+    )

@@ -1,110 +1,92 @@
-"""The same cotangent twice gives the same gradient."""
+"""The same cotangent gives the same gradient, every time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof._checks.state import is_refuted
-from gradproof._data.records import CheckResult
-from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace, positions
-from gradproof._data.vectors import largest_size
-from gradproof._judge import heard
-from gradproof._judge.claims import OTHERWISE, REPEATS, gradient
-from gradproof._judge.decide import Bar, Decision, Tolerance, decide
-from gradproof._judge.outcome import failed, passed, vector_entry
-from gradproof._maps.contract import DifferentiableMap
-from gradproof._measure import evaluate, probes
-from gradproof._verdict.second import ANOTHER, another
+import numpy as np
 
-_NAME, SAME = "determinism", "two backwards give the same gradient"
+from gradproof._checks.derivatives import OTHER_GRADIENT, other_gradient_findings
+from gradproof._checks.outcome import failed, passed
+from gradproof._data.records import CheckResult, Finding, digits
+from gradproof._data.settings import Settings
+from gradproof._data.space import Mask, Values
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._measurements import Measurements
+
+_NAME, _SAME = "determinism", "two backwards give the same gradient"
+_RUNS, _LARGE = 4, 1 << 17  # further backwards, and entries from which there is one only
 
 
 @dataclass(frozen=True)
 class NotRepeated:
-    """Evidence: a backward that gave two gradients for one cotangent."""
+    """Evidence: a backward that gave two gradients for one cotangent.
 
-    map: DifferentiableMap  # whose backward it is
-    probe: Array  # the cotangent
-    first: Array  # gradient
-    second: Array  # gradient; others were asked for in between
-
-
-def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """Two backwards, of calls of their own where one spoils its call, agree to the tolerance."""
-    first = gradient(map_, settings, 0)
-    second = first  # where it is asked already, for something else
-    if not map_.memo.get(REPEATS):
-        second = map_.vjp(probes.cotangent(map_, settings.seed, 0))
-    v = probes.cotangent(map_, settings.seed, 0)
-    if unexplained(map_) and agree(settings, first, second):
-        first, second, v = _now_and_then(map_, settings) or (first, second, v)
-    found = None if _same_bits(first, second) else _decided(settings, first, second)
-    where = positions(found.wrong) if found else []
-    if not where and (findings := another(_NAME, map_, settings, map_.memo.get(OTHERWISE))):
-        return failed(_NAME, ANOTHER, findings, notes=_notes(map_))
-    if not found or not where:
-        return passed(_NAME, SAME, notes=_notes(map_))
-    worst = max(where, key=lambda j: float(found.gap[j]))
-    finding = vector_entry(
-        (_NAME, "nondeterministic"),
-        map_.domain.locate(worst),
-        (float(second[worst]), float(first[worst]), found.allowed),
-        "second backward of the same cotangent against the first",
-    )
-    evidence = NotRepeated(map_, v, first, second)
-    summary = f"{len(where):,} entries of the gradient differ"
-    return failed(_NAME, summary, (finding,), notes=_notes(map_), evidence=evidence)
-
-
-def unexplained(map_: DifferentiableMap) -> bool:
-    """Whether a backward was off, and no check that ran says that something is wrong."""
-    return bool(heard.off(map_)) and not is_refuted(map_)
-
-
-def _now_and_then(map_: DifferentiableMap, settings: Settings) -> tuple[Array, Array, Array] | None:
-    """Two gradients of a cotangent that differ, and that: of backwards that were off by themselves.
-
-    What is off each time is wrong, and for other checks to tell.
+    Attributes:
+        map: whose backward it is.
+        probe: the cotangent, (m,).
+        first, second: gradients, (n,); others were asked for in between.
     """
-    for off in heard.off(map_):
-        again = off.again()
-        if not agree(settings, off.gradient, again):
-            return again, off.gradient, off.v
-    return None
+
+    map: DifferentiableMap
+    probe: Values
+    first: Values
+    second: Values
 
 
-def agree(settings: Settings, first: Array, second: Array) -> bool:
-    """Whether two gradients of one cotangent are the same, to the tolerance."""
-    same = _same_bits(first, second)
-    return same or bool(namespace(first).all(_decided(settings, first, second).right))
+def check(measurements: Measurements) -> CheckResult:
+    """Several backwards of one cotangent agree, also one that is made to be differentiated."""
+    settings, map_ = measurements.settings, measurements.map
+    first, v = measurements.gradient(0), measurements.cotangent(0)
+    runs = 1 if map_.domain.size + map_.codomain.size > _LARGE else _RUNS
+    for _ in range(runs):
+        second = map_.vjp(v)
+        wrong = differing_entries(settings, first, second)
+        if wrong.any():
+            evidence = NotRepeated(map_, v, first, second)
+            finding = _worst_finding(measurements, first, second, wrong)
+            summary = f"{int(wrong.sum()):,} entries of the gradient differ"
+            notes = _notes(measurements)
+            return failed(_NAME, summary, (finding,), notes=notes, evidence=evidence)
+    if findings := other_gradient_findings(measurements, _NAME):
+        return failed(_NAME, OTHER_GRADIENT, findings, notes=_notes(measurements))
+    return passed(_NAME, _SAME, notes=_notes(measurements))
 
 
-def _same_bits(first: Array, second: Array) -> bool:
-    """Whether two gradients are the very same numbers, as nearly always."""
-    return bool(namespace(first).all(first == second))
+def differing_entries(settings: Settings, first: Values, second: Values) -> Mask:
+    """Entries in which two gradients of one cotangent differ by more than is tolerated.
+
+    Where both are no number, or infinite likewise, they are the same.
+    """
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    largest = np.max(np.abs(first), initial=0.0, where=np.isfinite(first))
+    allowed = settings.nondeterminism + settings.relative_nondeterminism * largest
+    with np.errstate(invalid="ignore"):
+        return np.asarray(~same & ~(np.abs(second - first) <= allowed))
 
 
-def repeats(map_: DifferentiableMap, settings: Settings, runs: int) -> bool:
-    """Whether that many further backwards give the same gradient, to the tolerance."""
-    first = gradient(map_, settings, 0)
-    v = probes.cotangent(map_, settings.seed, 0)
-    return all(agree(settings, first, map_.vjp(v)) for _ in range(runs))
+def _worst_finding(
+    measurements: Measurements, first: Values, second: Values, wrong: Mask
+) -> Finding:
+    gap = np.where(wrong, np.nan_to_num(np.abs(second - first), nan=np.inf), -1.0)
+    worst = int(np.argmax(gap))
+    place = measurements.map.domain.locate(worst)
+    numbers = float(second[worst]), float(first[worst])
+    settings = measurements.settings
+    largest = float(np.max(np.abs(first), initial=0.0, where=np.isfinite(first)))
+    allowed = settings.nondeterminism + settings.relative_nondeterminism * largest
+    shown = digits(*numbers)
+    message = (
+        f"gradient of {place}: another backward of the same cotangent against the first: got "
+        f"{numbers[0]:.{shown}g}, expected {numbers[1]:.{shown}g}; the gap is "
+        f"{abs(numbers[0] - numbers[1]):.3g}, allowed {allowed:.2g}"
+    )
+    return Finding(_NAME, message, "nondeterministic", place, None, *numbers, 0.0, allowed)
 
 
-def _decided(settings: Settings, first: Array, second: Array) -> Decision:
-    """Two gradients; where both are no number, or infinite likewise, they are the same."""
-    xp = namespace(first)
-    same = (first == second) | (xp.isnan(first) & xp.isnan(second))
-    largest = largest_size(first) if first.shape[0] else 0.0
-    repeated = settings.nondeterminism + settings.relative_nondeterminism * largest
-    one, other = (xp.where(same, 0.0, each) for each in (first, second))
-    return decide(other, one, Bar(), 0.0, Tolerance(repeated))
-
-
-def _notes(map_: DifferentiableMap) -> tuple[str, ...]:
-    centre = evaluate.centre(map_)
-    if centre.repeats:
+def _notes(measurements: Measurements) -> tuple[str, ...]:
+    function = measurements.function
+    if function.repeats:
         return ()
-    xp = namespace(centre.value)
-    return (f"the function's value varies by {float(xp.max(centre.noise)):.1g} between runs",)
+    varies = float(function.jitter.max())
+    return (f"the function's value varies by {varies:.1g} between runs",)

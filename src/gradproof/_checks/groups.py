@@ -1,96 +1,67 @@
-"""Groups of slots that are asked for together, so that few questions tell all slots apart.
-
-A family of groups holds every slot equally often. What hangs on one slot by itself is seen by the
-two groups {i} and all but {i}; these see whatever hangs on up to three slots. Where there are too
-many slots for that, every slot is in half of the groups of one family, each in other ones: of any
-two slots some group then holds the one and not the other, either way round, and of r groups there
-is room for as many slots as r things have halves (Sperner 1928), 9 groups for 126.
-"""
+"""Groups of arrays that are asked for together, so that few questions tell all arrays apart."""
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gradproof._data.visible import joined
-from gradproof._measure.sizes import LISTED
+
+LISTED = 3  # names that a sentence gives
 
 Group = frozenset[int]
-Family = tuple[Group, ...]
 
 
-def families(count: int, most: int, seed: int) -> list[Family]:
-    """Families of groups of so many slots, the most telling first; at most `most` pairs of groups.
+def singles_and_rests(count: int) -> list[Group]:
+    """Each of so many slots alone, and each left out.
 
-    A pair is a group and all others: every one where there are no more than that. Else each slot
-    apart from all others, then random pairs and triples; or, of more slots than that, one family
-    that tells them apart, and a random slot apart from all others.
+    Beside all of them together these hold, of any three slots, every combination.
     """
     every = frozenset(range(count))
-    if count > most and 2 ** (count - 1) - 1 > most:
-        return _apart(count, most, seed)
-    groups: dict[Group, None] = {}
-    for group in _candidates(count, most, seed):
-        if len(groups) == most:
-            break
-        if 0 < len(group) < count and every - group not in groups:
-            groups[group] = None
-    return [(group, every - group) for group in groups]
+    singles = [frozenset({slot}) for slot in range(count)]
+    return list(dict.fromkeys([*singles, *(every - single for single in singles)]))
 
 
-def _candidates(count: int, most: int, seed: int) -> itertools.chain[Group]:
-    every = range(count)
-    if 2 ** (count - 1) - 1 <= most:
-        sizes = range(1, count // 2 + 1)
-        sets = itertools.chain.from_iterable(itertools.combinations(every, k) for k in sizes)
-        return itertools.chain(map(frozenset, sets))
-    draws = np.random.default_rng([seed, count])
-    random = (
-        frozenset(draws.choice(count, size, replace=False).tolist())
-        for size in itertools.cycle((2, 3))
-    )
-    return itertools.chain((frozenset({slot}) for slot in every), random)
+def binary_halves(count: int, seed: int) -> list[Group]:
+    """About log2(count) random groups: of any two slots some group holds one and not the other.
+
+    Slots are numbered at random; a group holds those with a one in one binary digit.
+    """
+    numbers = np.random.default_rng([seed, count]).permutation(count)
+    digits = range((count - 1).bit_length())
+    return [
+        frozenset(slot for slot in range(count) if numbers[slot] >> digit & 1) for digit in digits
+    ]
 
 
-def _apart(count: int, most: int, seed: int) -> list[Family]:
-    """Groups of which each slot is in another half, as far as there are so many halves."""
-    draws, every = np.random.default_rng([seed, count]), frozenset(range(count))
-    sizes = (size for size in range(2, 2 * most - 2) if math.comb(size, size // 2) >= count)
-    size = next(sizes, 2 * most - 2)
-    halves = list(itertools.combinations(range(size), size // 2))
-    rounds = -(-count // len(halves))
-    drawn = [place for _ in range(rounds) for place in draws.permutation(len(halves)).tolist()]
-    owners = list(zip(range(count), drawn, strict=False))
-    family = tuple(
-        frozenset(slot for slot, place in owners if group in halves[place]) for group in range(size)
-    )
-    single = frozenset({int(draws.integers(count))})
-    return [family, (single, every - single)]
+def splits(count: int, seed: int) -> list[Group]:
+    """Groups that are asked for beside all other slots: halves, or of up to three slots all."""
+    if count <= 3:
+        return singles_and_rests(count)[: 2 ** (count - 1) - 1]
+    return binary_halves(count, seed)
 
 
-def narrowed(group: Group, wrong: Callable[[Group], object]) -> Group:
+def narrowed_group(group: Group, is_wrong: Callable[[Group], object]) -> Group:
     """A part of a group that is wrong by itself, halved as long as a half is."""
     while len(group) > 1:
         slots = sorted(group)
         halves = frozenset(slots[: len(slots) // 2]), frozenset(slots[len(slots) // 2 :])
-        found = next((half for half in halves if wrong(half)), None)
-        if found is None:
+        part = next((half for half in halves if is_wrong(half)), None)
+        if part is None:
             break
-        group = found
+        group = part
     return group
 
 
-def listed(names: Sequence[str]) -> str:
+def listed_names(names: Sequence[str]) -> str:
     """Names in a message: "a", "a and b", "a, b, c and 97 more"."""
     if len(names) > LISTED + 1:
         return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
     return joined(names)
 
 
-def share(asked: int, count: int) -> str:
+def share_of_subsets(asked: int, count: int) -> str:
     """How many of the proper subsets of so many slots were asked for: "36 of 2^200 subsets"."""
     every = f"{2**count - 2:,}" if count < 24 else f"2^{count}"
     return f"{asked} of {every} subsets"

@@ -6,24 +6,21 @@ shows a gap, to name the one.
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gradproof._checks import extremes
-from gradproof._data.frames import inside, raised
+import numpy as np
+
+from gradproof._checks.agreement import vector_findings
+from gradproof._checks.outcome import failed, inconclusive, passed, skipped
+from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
-from gradproof._data.settings import Settings
-from gradproof._data.space import Array, namespace, positions
+from gradproof._data.space import Space, Values
 from gradproof._data.visible import joined
-from gradproof._judge.claims import Backward, gradient, pulled
-from gradproof._judge.decide import of_claims, same_value
-from gradproof._judge.outcome import failed, inconclusive, passed, skipped
+from gradproof._low_precision.combine import mode_result
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import directional, evaluate, probes
-from gradproof._verdict.agree import Pair, differences
-from gradproof._verdict.verify import verify
+from gradproof._measurements import Measurements
+from gradproof._numdiff.probes import Kind, random_entries, rounded_to_formats
 
 _NAME = "layout"
 _WORDS = {
@@ -34,284 +31,265 @@ _WORDS = {
 }
 _COTANGENT, _INPUTS = "the cotangent is", "the inputs are"  # subjects
 _BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` does
-RIGHT = ("right layouts",)  # key of a map's memo: what is known already, and its words
-
-
-def known_right(map_: DifferentiableMap, carried: str, inputs: str, other: str) -> str:
-    """Remember that inputs in all these layouts, with a cotangent in that, changed nothing.
-
-    Nor did one in another stack, of inputs as they are given. What is said, where that is all there
-    is; else "".
-    """
-    of_inputs = tuple([f"inputs {word}" for word in words_of(inputs)])
-    known = {carried: words_of(carried), _INPUTS: of_inputs, other: words_of(other)}
-    map_.memo[RIGHT] = known
-    summed = {stack: words_of(stack) for stack in map_.memo.get(extremes.AGREES, ())}
-    if not set(map_.layouts()) <= {*known, *summed}:
-        return ""
-    words = dict.fromkeys(itertools.chain(*known.values(), *summed.values()))
-    return same_in(words) if words else ""
-
-
-def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """One gradient, and one value, whatever the layout of the cotangent and of the inputs."""
-    stacks = list(map_.layouts())
-    # Of a large map a second set of inputs would stand beside the first in memory.
-    ways = map_.input_layouts() if settings.other_inputs and not directional.large(map_) else ()
-    if not stacks and not ways:
-        return skipped(_NAME, "no output has a second memory layout")
-    plain = [stack for stack in stacks if "expanded" not in stack]
-    carried = plain[-1] if plain and ways else ""
-    known: dict[str, tuple[str, ...]] = map_.memo.get(RIGHT, {})
-    tried = _Tried(map_, settings, itertools.chain.from_iterable(known.values()))
-    if ways and _INPUTS not in known and not tried.inputs(ways, carried):
-        carried = ""
-    for stack in stacks:
-        if stack != carried and stack not in known:
-            tried.cotangents(stack)
-    if directional.large(map_):
-        map_.memo.pop(("gradient", "constant"), None)  # nobody after this needs it
-    return tried.result()
+_MOST_FINDINGS = 3  # of one layout
 
 
 @dataclass(frozen=True)
 class WrongLayouts:
-    """Evidence: memory layouts, several at once joined by "+", that change a result."""
+    """Evidence: memory layouts, several at once joined by "+", that change a result.
 
-    cotangent: frozenset[str]  # those of the cotangent
-    inputs: frozenset[str]  # those of the inputs
+    Attributes:
+        cotangent, inputs: those of the cotangent, and of the inputs.
+    """
 
-
-def same_in(layouts: Iterable[str]) -> str:
-    """What is said where all these layouts, in words, gave the same."""
-    told = ", ".join(layouts) or "none that the function takes"
-    return f"the same in another memory layout: {told}"
+    cotangent: frozenset[str]
+    inputs: frozenset[str]
 
 
-@dataclass
-class _Outcome:
-    """What one layout, or several together, gave."""
+@dataclass(frozen=True)
+class _Trial:
+    """What arrays in one layout, or in several at once, gave.
 
+    Attributes:
+        subject: whose layout it is.
+        layout: names, joined by "+".
+        findings: what is wrong.
+        refusal: that the code does not take such arrays, which is no mistake; "" where it does.
+        open: why nothing is decided; "" where something is.
+    """
+
+    subject: str
+    layout: str
     findings: tuple[Finding, ...] = ()
-    raised: str = ""
-    missing: bool = False
+    refusal: str = ""
+    open: str = ""
 
     @property
-    def wrong(self) -> bool:
-        return bool(self.findings or self.raised)
+    def is_right(self) -> bool:
+        return not (self.findings or self.refusal or self.open)
 
 
-class _Tried:
-    """What was tried so far, and what it showed; `right` is known from elsewhere."""
+def check(measurements: Measurements) -> CheckResult:
+    """One gradient, and one value, whatever the layout of the cotangent and of the inputs."""
+    map_ = measurements.map
+    stacks = map_.layouts()
+    ways = map_.input_layouts() if measurements.settings.other_inputs else ()
+    if not stacks and not ways:
+        return skipped(_NAME, "no output has a second memory layout")
+    trials: list[_Trial] = []
+    for stack in stacks:
+        trials += _trials(stack, lambda layout: _cotangent_trial(measurements, layout))
+    if ways:
+        trials += _trials("+".join(ways), lambda layout: _inputs_trial(measurements, layout))
+    return _result(trials)
 
-    def __init__(self, map_: DifferentiableMap, settings: Settings, right: Iterable[str]) -> None:
-        self._map, self._settings = map_, settings
-        self._findings: list[Finding] = []
-        self._wrong: dict[str, dict[str, None]] = {}  # subject, to its layouts
-        self._right: dict[str, None] = dict.fromkeys(right)
-        self._notes: list[str] = []
-        self._open = ""
 
-    def result(self) -> CheckResult:
-        """The verdict on all that was tried."""
-        notes = tuple(self._notes)
-        if not self._findings and self._open:
-            return inconclusive(_NAME, self._open, notes=notes)
-        if not self._findings:
-            return passed(_NAME, same_in(self._right), notes=notes)
-        wrong = " and ".join(
-            f"{subject} {joined(list(map(_phrase, layouts)), 'or')}"
-            for subject, layouts in self._wrong.items()
-        )
-        of_cotangent, of_inputs = (self._wrong.get(each, {}) for each in (_COTANGENT, _INPUTS))
-        evidence = WrongLayouts(frozenset(of_cotangent), frozenset(of_inputs))
-        summary = f"right for contiguous arrays, wrong only where {wrong}"
-        if "contiguous" in evidence.cotangent | evidence.inputs:
-            summary = f"another result where {wrong}"
-        return failed(
+def _trials(stack: str, trial: Callable[[str], _Trial | None]) -> list[_Trial]:
+    """The layouts of a stack at once; each by itself where these are not right."""
+    together, parts = trial(stack), stack.split("+")
+    if together is None:
+        return []
+    if together.is_right or len(parts) < 2:
+        return [together]
+    single = [found for part in parts if (found := trial(part)) is not None]
+    return [together] if all(each.is_right for each in single) else single
+
+
+def _result(trials: list[_Trial]) -> CheckResult:
+    notes = tuple(dict.fromkeys(trial.refusal for trial in trials if trial.refusal))
+    wrong = [trial for trial in trials if trial.findings]
+    if not wrong:
+        open_ = [trial.open for trial in trials if trial.open]
+        if open_:
+            return inconclusive(_NAME, open_[0], notes=notes)
+        right = dict.fromkeys(name for trial in trials if trial.is_right for name in _names(trial))
+        names = ", ".join(right) or "none that the function takes"
+        return passed(_NAME, f"the same in another memory layout: {names}", notes=notes)
+    layouts = {
+        subject: [trial.layout for trial in wrong if trial.subject == subject]
+        for subject in (_COTANGENT, _INPUTS)
+    }
+    where = " and ".join(
+        f"{subject} {joined([_phrase(layout) for layout in names], 'or')}"
+        for subject, names in layouts.items()
+        if names
+    )
+    evidence = WrongLayouts(frozenset(layouts[_COTANGENT]), frozenset(layouts[_INPUTS]))
+    summary = f"right for contiguous arrays, wrong only where {where}"
+    if "contiguous" in evidence.cotangent | evidence.inputs:
+        summary = f"another result where {where}"
+    findings = tuple(finding for trial in wrong for finding in trial.findings)
+    return failed(
+        _NAME, summary, findings, notes=notes, where=f"only where {where}", evidence=evidence
+    )
+
+
+# Cotangents.
+
+
+def _cotangent_trial(measurements: Measurements, layout: str) -> _Trial | None:
+    """What a cotangent in a layout gives; None where the map has no such layout."""
+    what = f"cotangent {_phrase(layout)} against the same values, contiguous"
+    findings: tuple[Finding, ...] = ()
+    for v, expected in _cotangents(measurements, layout):
+        try:
+            with users_errors():
+                got = measurements.map.vjp_layout(v, layout)
+        except Unsupported:
+            return None
+        except UsersError as error:
+            return _raised_trial(_COTANGENT, layout, str(error))
+        findings = findings or vector_findings(
             _NAME,
-            summary,
-            tuple(self._findings),
-            notes=notes,
-            where=f"only where {wrong}",
-            evidence=evidence,
+            measurements,
+            got,
+            expected,
+            what,
+            kind=f"layout: {layout}",
+            most=_MOST_FINDINGS,
         )
-
-    # Cotangents.
-
-    def cotangents(self, stack: str) -> None:
-        """A cotangent in these layouts at once; each by itself where that shows a gap."""
-        together = self._cotangent(self._map, stack)
-        if together.missing:
-            return
-        if not together.wrong:
-            self._right.update(dict.fromkeys(words_of(stack)))
-            return
-        parts = stack.split("+")
-        single = {part: self._cotangent(self._map, part) for part in parts} if parts[1:] else {}
-        if not any(outcome.wrong for outcome in single.values()):
-            single = {stack: together}
-        for part, outcome in single.items():
-            self._say(_COTANGENT, part, outcome)
-            if not outcome.wrong:
-                self._right.update(dict.fromkeys(words_of(part)))
-
-    def _cotangent(self, map_: DifferentiableMap, layout: str, what: str = "") -> _Outcome:
-        what = what or f"cotangent {_phrase(layout)} against the same values, contiguous"
-        if layout in map_.memo.get(extremes.AGREES, ()):
-            return _Outcome()  # the sum of `linearity` holds with it
-        asked, plain, findings = self._asked(map_, layout), [self._gradient], tuple[Finding, ...]()
-        if extremes.EXPANDED in layout:
-            plain = [each for _, each in extremes.laid_terms(self._map, self._settings)]
-        try:
-            pairs = list(zip(asked(), plain, strict=True))
-        except Unsupported:
-            return _Outcome(missing=True)
-        except Exception as error:  # whatever the user's backward raises is the finding
-            return _Outcome(raised=f"{raised(error)}{inside(error)}")
-        tolerance = of_claims(self._settings)
-        for got, expected in pairs:
-            pair = Pair(got, expected, what, (expected, self._gradient))
-            findings = findings or differences(_NAME, self._map, pair, tolerance, most=3)
-        return _Outcome(findings)
-
-    def _asked(self, map_: DifferentiableMap, layout: str) -> Callable[[], list[Array]]:
-        """What asks for the gradients of a dense cotangent, or of those with stride 0."""
-        settings = self._settings
-        if extremes.EXPANDED in layout:
-            return lambda: [each for _, each in extremes.laid_terms(map_, settings, layout)]
-        v = probes.cotangent(self._map, settings.seed, 0)
-        return lambda: [pulled(map_, v, layout)]
-
-    @property
-    def _gradient(self) -> Array:
-        return gradient(self._map, self._settings, 0)
-
-    # Inputs.
-
-    def inputs(self, ways: Sequence[str], carried: str) -> bool:
-        """The inputs in all these layouts at once, with a cotangent in layout `carried`.
-
-        False where the function does not take them, or is another one of them; the cotangent was
-        then not tried.
-        """
-        other = self._restrided("+".join(ways))
-        if other is None:
-            fewer = [way for way in ways if way not in _BITS]
-            return 0 < len(fewer) < len(ways) and self.inputs(fewer, carried)
-        value = self._value(other.kept_value(), _phrase("+".join(ways)))
-        if value.wrong and self._goes_by_memory(other, value):
-            return False
-        together = self._cotangent(other, carried)
-        if not value.wrong and not together.wrong:
-            self._right.update(dict.fromkeys(words_of(carried)))
-            self._right.update({f"inputs {words}": None for words in words_of("+".join(ways))})
-            return True
-        if not value.wrong and not self._input_gradient(other, "+".join(ways)).wrong:
-            self.cotangents(carried)
-            return True
-        if carried:
-            self.cotangents(carried)
-        single = [way for way in ways if self._input(way)] if len(ways) > 1 else []
-        if not single:
-            self._input("+".join(ways))
-        return True
-
-    def _restrided(self, layout: str) -> DifferentiableMap | None:
-        try:
-            return self._map.restrided(layout)
-        except Unsupported:
-            return None
-        except Exception as error:  # the user's function may raise anything
-            refused = f"the function does not take inputs {_phrase(layout)}: {raised(error)}"
-            self._notes.append(refused)
-            return None
-
-    def _input(self, layout: str) -> bool:
-        """Whether inputs in this layout give something else; it is then said."""
-        other = self._restrided(layout)
-        if other is None:
-            return False
-        value = self._value(other.kept_value(), _phrase(layout))
-        outcomes = (value, self._input_gradient(other, layout))
-        for outcome in outcomes:
-            self._say(_INPUTS, layout, outcome)
-        return any(outcome.wrong for outcome in outcomes)
-
-    def _goes_by_memory(self, other: DifferentiableMap, value: _Outcome) -> bool:
-        """Whether the function is another one of inputs that lie otherwise, and differentiable.
-
-        `as_strided` says which places of the memory it reads: it has another value there, and that
-        is what it is to have, if the derivative of that other function is right. Where this is not
-        decided, no more is said. A function that asks for no places misreads its inputs, even
-        where its backward misreads them in the same way. A mask of random numbers is another one
-        there too.
-        """
-        how = self._map.by_memory()
-        if not how:
-            return False
-        found = verify(Backward(other, self._settings))
-        if found.verdict is Verdict.FAILED:
-            return False
-        right = found.verdict is Verdict.PASSED
-        told = "is right there as well" if right else f"there is not decided: {found.summary}"
-        message = f"the function {how}: {value.findings[0].message}; its derivative {told}"
-        if right:
-            self._notes.append(message)
-        else:
-            self._open = message
-        return True
-
-    def _input_gradient(self, other: DifferentiableMap, layout: str) -> _Outcome:
-        what = f"inputs {_phrase(layout)} against the same values as given"
-        return self._cotangent(other, "", what)
-
-    def _value(self, got: Array, words: str) -> _Outcome:
-        """Whether the function has another value there."""
-        centre = evaluate.centre(self._map)
-        expected = centre.value
-        if bool(namespace(got).all(got == expected)):  # the very same bits, as nearly always
-            return _Outcome()
-        decided = same_value(self._map, got, expected, centre.noise)
-        found = []
-        for i in positions(decided.wrong)[:3]:
-            place = self._map.codomain.locate(i)
-            numbers = float(got[i]), float(expected[i]), float(decided.further[i])
-            message = (
-                f"value of {place}: {numbers[0]:.6g} for inputs {words}, {numbers[1]:.6g} for the "
-                f"same values as given; allowed {numbers[2]:.2g}"
-            )
-            found.append(
-                Finding(_NAME, message, "value", None, place, *numbers[:2], 0.0, numbers[2])
-            )
-        return _Outcome(tuple(found))
-
-    # Words.
-
-    def _say(self, subject: str, layout: str, outcome: _Outcome) -> None:
-        if outcome.raised and layout in _BITS:
-            self._notes.append(
-                f"the backward does not take a cotangent {_phrase(layout)}: {outcome.raised}"
-            )
-            return
-        kind = f"layout: {layout}" if subject == _COTANGENT else f"input layout: {layout}"
-        if outcome.wrong:
-            self._wrong.setdefault(subject, {})[layout] = None
-        if outcome.raised:
-            message = (
-                f"it raised where {subject} {_phrase(layout)}, though not for the same values as "
-                f"given: {outcome.raised}"
-            )
-            self._findings.append(Finding(_NAME, message, kind))
-        for finding in outcome.findings:
-            self._findings.append(replace(finding, kind=kind))
+    return _Trial(_COTANGENT, layout, findings)
 
 
-@functools.cache
-def words_of(layout: str) -> tuple[str, ...]:
+def _cotangents(measurements: Measurements, layout: str) -> list[tuple[Values, Values]]:
+    """Cotangents and their gradients: for stride 0 such that have equal entries."""
+    if "expanded" not in layout:
+        return [(measurements.cotangent(0), measurements.gradient(0))]
+    found = [(measurements.constant_cotangent, measurements.constant_gradient)]
+    space, seed = measurements.map.codomain, measurements.settings.seed
+    if any(sum(extent > 1 for extent in slot.shape) > 1 for slot in space.slots):
+        for axis in (0, -1):
+            v = _cotangent_equal_along(space, seed, axis)
+            found.append((v, measurements.map.vjp(v)))
+    return found
+
+
+def _cotangent_equal_along(space: Space, seed: int, axis: int) -> Values:
+    """Random entries that are equal along the first, or last, dimension of each output, (m,).
+
+    A sum along that dimension hands over such a cotangent.
+    """
+    found = random_entries(seed, Kind.SPECIAL, 8 - axis, space.size)
+    for position, slot in enumerate(space.slots):
+        axes = [k for k, extent in enumerate(slot.shape) if extent > 1]
+        if axes and slot.entries is None and slot.size:
+            span = space.span(position)
+            entries = found[span].reshape(*slot.shape, len(slot.parts))
+            entries[:] = entries.take([0], axes[axis])
+            found[span] = entries.reshape(-1)
+    return rounded_to_formats(space, found)
+
+
+def _raised_trial(subject: str, layout: str, error: str) -> _Trial:
+    if layout in _BITS:
+        text = f"the backward does not take a cotangent {_phrase(layout)}: {error}"
+        return _Trial(subject, layout, refusal=text)
+    message = (
+        f"it raised where {subject} {_phrase(layout)}, though not for the same values as given: "
+        f"{error}"
+    )
+    return _Trial(subject, layout, (Finding(_NAME, message, _kind(subject, layout)),))
+
+
+# Inputs.
+
+
+def _inputs_trial(measurements: Measurements, layout: str) -> _Trial | None:
+    """Value and gradient with the inputs in a layout; None where the map has no such layout."""
+    map_, v = measurements.map, measurements.cotangent(0)
+    try:
+        with users_errors():
+            other = map_.restrided(layout)
+            value = other.kept_value()
+    except Unsupported:
+        return None
+    except UsersError as error:
+        text = f"the function does not take inputs {_phrase(layout)}: {error}"
+        return _Trial(_INPUTS, layout, refusal=text)
+    findings = _value_findings(measurements, value, layout)
+    how = map_.by_memory() if findings else ""
+    if how:
+        return _trial_of_another_function(measurements, other, layout, how, findings[0])
+    try:
+        with users_errors():
+            got = other.vjp(v)
+    except UsersError as error:
+        raised = _raised_trial(_INPUTS, layout, str(error))
+        return replace(raised, findings=(*findings, *raised.findings))
+    findings += vector_findings(
+        _NAME,
+        measurements,
+        got,
+        measurements.gradient(0),
+        f"inputs {_phrase(layout)} against the same values as given",
+        kind=f"input layout: {layout}",
+        most=_MOST_FINDINGS,
+    )
+    return _Trial(_INPUTS, layout, findings)
+
+
+def _value_findings(measurements: Measurements, got: Values, layout: str) -> tuple[Finding, ...]:
+    """Where the function has another value: by more than half its digits."""
+    expected, space = measurements.function.centre, measurements.map.codomain
+    if np.array_equal(got, expected, equal_nan=True):
+        return ()
+    if got.shape != expected.shape:
+        message = f"other outputs for inputs {_phrase(layout)} than for the same values as given"
+        return (Finding(_NAME, message, f"input layout: {layout}"),)
+    root = float(np.sqrt(max(measurements.unit, measurements.function.coarsest_unit)))
+    allowed = root * np.nan_to_num(np.abs(expected), posinf=0.0) + measurements.settings.atol
+    for position, slot in enumerate(space.slots):
+        span = space.span(position)
+        allowed[span] += root * np.max(allowed[span], initial=slot.grain.tiny)
+    allowed += measurements.function.jitter * 8
+    with np.errstate(invalid="ignore"):
+        wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
+    found = []
+    for i in np.flatnonzero(wrong)[:_MOST_FINDINGS]:
+        place, numbers = space.locate(int(i)), (float(got[i]), float(expected[i]))
+        message = (
+            f"value of {place}: {numbers[0]:.6g} for inputs {_phrase(layout)}, {numbers[1]:.6g} "
+            f"for the same values as given; allowed {allowed[i]:.2g}"
+        )
+        kind, bound = f"input layout: {layout}", float(allowed[i])
+        found.append(Finding(_NAME, message, kind, None, place, *numbers, 0.0, bound))
+    return tuple(found)
+
+
+def _trial_of_another_function(
+    measurements: Measurements, other: DifferentiableMap, layout: str, how: str, finding: Finding
+) -> _Trial:
+    """A function that goes by how its inputs lie in memory, as `as_strided` does.
+
+    It has another value there, and is to have it, if the derivative of that other function is
+    right. A function that asks for no places misreads its inputs, even where its backward misreads
+    them in the same way.
+    """
+    text = f"the function {how}: {finding.message}; its derivative "
+    try:
+        with users_errors():
+            result = mode_result(other, measurements.settings, "backward")
+    except (Unsupported, UsersError) as error:
+        return _Trial(_INPUTS, layout, open=f"{text}there is not decided: {error}")
+    if result.verdict is Verdict.FAILED:
+        return _Trial(_INPUTS, layout, (finding,))
+    if result.verdict is Verdict.PASSED:
+        return _Trial(_INPUTS, layout, refusal=f"{text}is right there as well")
+    return _Trial(_INPUTS, layout, open=f"{text}there is not decided: {result.summary}")
+
+
+# Words.
+
+
+def _kind(subject: str, layout: str) -> str:
+    return f"layout: {layout}" if subject == _COTANGENT else f"input layout: {layout}"
+
+
+def _names(trial: _Trial) -> list[str]:
     """How people write the layouts that are joined in one."""
-    return tuple([_WORDS.get(part, part) for part in layout.split("+") if part])
+    prefix = "inputs " if trial.subject == _INPUTS else ""
+    return [prefix + _WORDS.get(part, part) for part in trial.layout.split("+")]
 
 
 def _phrase(layout: str) -> str:
-    return " and ".join(words_of(layout))
+    return " and ".join(_WORDS.get(part, part) for part in layout.split("+"))

@@ -1,251 +1,361 @@
-"""J^T is linear in its cotangent, and J in its tangent, whatever their sizes and zeros."""
+"""J^T is linear in its cotangent, and J in its tangent, whatever their sizes and zeros.
+
+J^T (2 v - w + 3 q + 5 z + 4 e) is asked in two parts, 2^20 times as large and as small, each with
+about half of its entries exactly zero, and what comes of them must add up to what is claimed of
+each of the five cotangents by itself (`_checks/special_probes.py`). A backward fails that ignores
+its cotangent, or flushes, clamps or rounds it, or skips its zeros.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gradproof._checks import extremes
-from gradproof._data.records import CheckResult, Finding, Verdict
-from gradproof._data.settings import DOUBLE, Settings
-from gradproof._data.space import Array, namespace, norm
-from gradproof._data.vectors import finite
-from gradproof._judge import claim_error
-from gradproof._judge.claims import Backward, Forward, gradient
-from gradproof._judge.decide import Tolerance, half_the_digits
-from gradproof._judge.outcome import failed, passed
-from gradproof._maps.contract import DifferentiableMap, Raised, Unsupported
-from gradproof._measure import probes
-from gradproof._verdict.agree import Pair, cancelled, differences, same
+import numpy as np
 
-_NAME, LIKEWISE = "linearity", "; forward mode likewise"
+from gradproof._checks.agreement import vector_findings
+from gradproof._checks.outcome import failed, passed
+from gradproof._checks.special_probes import (
+    SplitProbe,
+    Term,
+    largest_entry,
+    special_cotangents,
+    special_tangents,
+    split_probe,
+    split_shares,
+)
+from gradproof._data.formats import DOUBLE
+from gradproof._data.frames import raised
+from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._data.space import Values
+from gradproof._maps.contract import DifferentiableMap, Raised, Unsupported
+from gradproof._measurements import Measurements, rounding_by_factors
+from gradproof.errors import UsageError
+
+_NAME = "linearity"
+_LESS = (1.0, 8.0, 64.0, 512.0)  # how much smaller a large part is asked again
+_ALIKE = 32.0  # times as large may be the rounding of one of two probes
+_ROUNDINGS = 256.0  # of a product, that what it is made of may add up to
+_SMALL_RANGE = 1e6  # largest number of a format, as of float16, that honest sums may exceed
+_SQUARE = 0.25  # of a product of the usual size: what a square of the probe adds is more
 
 
 @dataclass(frozen=True)
 class NotLinear:
-    """Evidence: a backward whose gradients of the parts of a cotangent do not add up."""
+    """Evidence: a backward whose gradients of the parts of a cotangent do not add up.
 
-    map: DifferentiableMap  # whose backward it is
-    probe: Array  # a cotangent: dense, of the size of 1, of few digits
-    gradient: Array  # that is claimed for it
-    split: probes.Split  # the parts that were asked
-
-
-def check(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """What is claimed of two parts of a probe adds up to what is claimed of the whole.
-
-    A backward that ignores its cotangent fails, and one that flushes, clamps, rounds it, or skips
-    its zeros. Of a forward mode without a backward, or that alone is checked, it is asked by
-    itself: unit tangents do not tell a square from its root.
+    Attributes:
+        map: whose backward it is.
+        probe: a cotangent: dense, of the size of 1, of few digits, (m,).
+        gradient: that is claimed for it, (n,).
     """
-    if Forward.check in settings.checks and Backward.check not in settings.checks:
-        return _forward(map_, settings)
+
+    map: DifferentiableMap
+    probe: Values
+    gradient: Values
+
+
+@dataclass(frozen=True)
+class _Products:
+    """What a mode claims of a split probe.
+
+    Attributes:
+        split: the probe.
+        parts: of its two parts, over their factors.
+        terms: of every term, times its weight.
+        refused: why parts of other sizes than usual were refused; "" where they were not.
+    """
+
+    split: SplitProbe
+    parts: tuple[Values, Values]
+    terms: tuple[Values, ...]
+    refused: str
+
+    @property
+    def sizes_of_terms(self) -> list[Values]:
+        """The terms, those of large weights as they were claimed: so large rounding is of them."""
+        pairs = zip(self.terms, self.split.terms, strict=True)
+        return [product / max(1.0, abs(term.weight)) for product, term in pairs]
+
+    @property
+    def is_single_asked(self) -> bool:
+        return any(term.kind == "single" for term in self.split.terms)
+
+
+def check(measurements: Measurements) -> CheckResult:
+    """What is claimed of two parts of a probe adds up to what is claimed of its terms.
+
+    Of forward mode it is asked too, where that is asked for: unit tangents do not tell a square
+    from its root.
+    """
+    checks = measurements.settings.checks
+    if "forward" in checks and "backward" not in checks:
+        return _forward_result(measurements)
+    has_forward = "forward" in checks and _has_forward(measurements)
     try:
-        result = _backward(map_, settings)
+        backward = _backward_result(measurements)
     except Raised:
         raise
     except Unsupported:
-        if not has_forward(map_):
+        if not has_forward:
             raise
-        return _forward(map_, settings)
-    if has_forward(map_):
-        result = _joined(result, _forward(map_, settings))
-    return result
+        return _forward_result(measurements)
+    return _joined(backward, _forward_result(measurements)) if has_forward else backward
 
 
-def has_forward(map_: DifferentiableMap) -> bool:
-    """Whether forward mode was asked, and answered."""
-    return ("tangent", 0) in map_.memo
-
-
-def _backward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """J^T of a cotangent that is made of several, in two parts, against J^T of each."""
-    if (long := _in_layouts(map_, settings)) is not None:
-        return passed(_NAME, linear_in(long))
-    parts, got, refused = extremes.both(lambda: extremes.parts_of(map_, settings))
-    terms = extremes.terms(map_, settings)
-    found = _laid_otherwise(map_, settings, parts, got, terms)
-    gv = gradient(map_, settings, 0)
-    if found and _is_rounding(map_, settings, (gv, *got)):
-        return passed(_NAME, "the backward is nothing but rounding")
-    if not found:
-        notes = (refused,) if refused else ()
-        return passed(_NAME, linear_in(parts, hot=extremes.is_hot(map_)), notes=notes)
-    ignores = norm(got[0] * parts.split.factors[0] - gv) <= half_the_digits(map_) * norm(gv)
-    summary = f"the backward {'ignores' if ignores else 'is not linear in'} the cotangent"
-    evidence = NotLinear(map_, probes.cotangent(map_, settings.seed, 0), gv, parts.split)
-    return failed(_NAME, summary, found, evidence=evidence)
-
-
-def _in_layouts(map_: DifferentiableMap, settings: Settings) -> extremes.Parts | None:
-    """Long parts, which are linear, and right in other memory layouts; None where that is open.
-
-    What is handed over in layouts is the parts, and what has stride 0.
-    """
-    stacks = extremes.dense_layouts(map_, settings)
-    laid = extremes.expanded_terms(map_, settings) if stacks else None
-    if laid is None:
-        return None
-    parts, terms = extremes.parts_of(map_, settings), extremes.terms(map_, settings)
+def _has_forward(measurements: Measurements) -> bool:
     try:
-        one, other = (parts.of(k, (*stacks, "")[k]) for k in (0, 1))
-    except Exception:  # whatever the user's rule raises: what is asked next tells where
-        return None
-    pair = _pair(parts, (one, other), [*terms, *laid])
-    if not same(map_, pair, _tolerance(settings, parts)):
-        return None
-    map_.memo[extremes.AGREES] = frozenset((*stacks, extremes.EXPANDED))
-    return parts
-
-
-def linear_in(parts: extremes.Parts, *, hot: bool = False) -> str:
-    """What is said of a backward that is linear; `hot` where one entry was asked by itself."""
-    single = " and of one entry" if hot else ""
-    return f"the backward is linear in cotangents of {parts.split.words}, with zeros{single}"
-
-
-def adds_up(
-    map_: DifferentiableMap,
-    settings: Settings,
-    parts: extremes.Parts,
-    got: tuple[Array, Array],
-    terms: Sequence[tuple[float, Array]],
-) -> bool:
-    """Whether what is claimed of two parts is that of the terms, up to rounding as it is usual.
-
-    What is no number in one of them must be none in all.
-    """
-    xp, pair = namespace(got[0]), _pair(parts, got, terms)
-    if xp.any(xp.isnan(pair.got) | xp.isnan(pair.expected)):
-        missing = xp.isnan(xp.stack([*got, *[each for _, each in terms]]))
-        if xp.any(missing != missing[:1, :]):
-            return False
-    return same(map_, pair, _tolerance(settings, parts))
-
-
-def _pair(
-    parts: extremes.Parts,
-    got: tuple[Array, Array],
-    terms: Sequence[tuple[float, Array]],
-    what: str = "",
-    excuse: Callable[[], Array | float] = float,
-) -> Pair:
-    """What is claimed of the two parts, and of the terms."""
-    (factor, one), *others = terms
-    expected, sizes = factor * one, [one, finite(got[0]), finite(got[1])]
-    for weight, each in others:
-        if weight == -1.0:  # of the longest vectors the only one
-            expected -= each
-        else:
-            expected += weight * each
-        sizes.append(each)
-    forward = parts.split.tangents
-    return Pair(got[0] + got[1], expected, what, sizes, forward=forward, excuse=excuse)
-
-
-def _laid_otherwise(
-    map_: DifferentiableMap,
-    settings: Settings,
-    parts: extremes.Parts,
-    got: tuple[Array, Array],
-    terms: list[tuple[float, Array]],
-) -> tuple[Finding, ...]:
-    """Findings, with stride 0 where that is asked, and as usual on a gap only.
-
-    Where the sum holds only with what rounding is measured to do to all of it, which in few bits is
-    as much as one term, it does not show that what has stride 0 is right: `layout` compares that.
-    """
-    if not extremes.expands(map_, settings):
-        return _findings(map_, settings, parts, got, terms)
-    laid = extremes.expanded_terms(map_, settings)
-    if laid is not None and adds_up(map_, settings, parts, got, [*terms, *laid]):
-        map_.memo[extremes.AGREES] = frozenset((extremes.EXPANDED,))
-        return ()
-    if laid is not None and not _findings(map_, settings, parts, got, [*terms, *laid]):
-        return ()
-    every = [*terms, *extremes.laid_terms(map_, settings)]
-    return _findings(map_, settings, parts, got, every)
-
-
-def _findings(
-    map_: DifferentiableMap,
-    settings: Settings,
-    parts: extremes.Parts,
-    got: tuple[Array, Array],
-    terms: Sequence[tuple[float, Array]],
-) -> tuple[Finding, ...]:
-    """Entries in which the two parts do not add up to the terms."""
-    forward = parts.split.tangents
-    # Each term is rounded by itself, before it is multiplied. In few bits the factor on honest
-    # errors has room for that.
-    more = sum(abs(weight) for weight, _ in terms) - 1 if map_.resolution < DOUBLE else 0.0
-
-    def excuse() -> Array:
-        usual = claim_error.tangents if forward else claim_error.gradients
-        each_term = usual(map_) + (0.0 if forward else cancelled(map_))
-        return parts.rounding(0) + parts.rounding(1) + more * each_term
-
-    probe = "tangent" if forward else "cotangent"
-    what = f"two parts of a {probe}, of {parts.split.words}, against the whole"
-    return differences(
-        _NAME,
-        map_,
-        _pair(parts, got, terms, what, excuse),
-        _tolerance(settings, parts),
-        kind="linearity of forward mode" if forward else "",
-        most=3 if forward else 8,
-    )
-
-
-def _tolerance(settings: Settings, parts: extremes.Parts) -> Tolerance:
-    """Over the factor of the small part, an offset is a million times as large."""
-    return Tolerance(settings.atol + parts.split.lost, settings.slack)
-
-
-def _is_rounding(map_: DifferentiableMap, settings: Settings, found: Sequence[Array]) -> bool:
-    """Whether all that is claimed is below what the best measurement tells from zero."""
-    seed = settings.seed
-    v = abs(probes.cotangent(map_, seed, 0)) + abs(probes.constant_cotangent(map_, seed))
-    return claim_error.below_noise(map_, settings, v, found)
-
-
-def forward_adds_up(map_: DifferentiableMap, settings: Settings) -> bool:
-    """The same of forward mode; False where that was not asked."""
-    if not has_forward(map_):
+        measurements.pushforward(0)
+    except Unsupported:
         return False
-    parts = extremes.parts_of(map_, settings, tangents=True)
-    terms = extremes.terms(map_, settings, tangents=True)
-    return adds_up(map_, settings, parts, parts.pushed(), terms)
+    return True
 
 
-def _forward(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+def _backward_result(measurements: Measurements) -> CheckResult:
+    products = _products(measurements, forward=False)
+    findings = _findings(measurements, products, forward=False)
+    if findings and _is_rounding(measurements, products):
+        return passed(_NAME, "the backward is nothing but rounding")
+    split = products.split
+    if not findings:
+        single = " and of one entry" if products.is_single_asked else ""
+        text = f"the backward is linear in cotangents of {split.sizes}, with zeros{single}"
+        notes = (products.refused,) if products.refused else ()
+        return passed(_NAME, text, notes=notes)
+    known = measurements.gradient(0)
+    off = np.linalg.norm(products.parts[0] * split.factors[0] - known)
+    ignores = bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(known))
+    summary = f"the backward {'ignores' if ignores else 'is not linear in'} the cotangent"
+    evidence = NotLinear(measurements.map, measurements.cotangent(0), known)
+    return failed(_NAME, summary, findings, evidence=evidence)
+
+
+def _forward_result(measurements: Measurements) -> CheckResult:
     """J (2 u - s w + 4 e), in two parts, against 2 J u - s J w + 4 J e."""
-    parts, got, refused = extremes.both(lambda: extremes.parts_of(map_, settings, tangents=True))
-    terms = extremes.terms(map_, settings, tangents=True)
-    found = _findings(map_, settings, parts, got, terms)
-    if found and _is_faint(map_, settings, (*(each for _, each in terms), *got)):
-        found = ()
-    if found:
-        return failed(_NAME, "forward mode is not linear in the tangent", found)
-    notes = (f"forward mode: {refused}",) if refused else ()
+    products = _products(measurements, forward=True)
+    findings = _findings(measurements, products, forward=True)
+    if findings and _is_below_bars(measurements, products):
+        findings = ()
+    if findings:
+        return failed(_NAME, "forward mode is not linear in the tangent", findings)
+    notes = (f"forward mode: {products.refused}",) if products.refused else ()
     return passed(_NAME, "forward mode is linear in the tangent", notes=notes)
-
-
-def _is_faint(map_: DifferentiableMap, settings: Settings, found: Sequence[Array]) -> bool:
-    """Likewise of tangents."""
-    bars = claim_error.bars(map_, settings)
-    return all(bool(namespace(bars).all(abs(each) <= bars)) for each in found)
 
 
 def _joined(backward: CheckResult, forward: CheckResult) -> CheckResult:
     """One result of both modes."""
-    if forward.verdict is Verdict.PASSED and backward.verdict is Verdict.PASSED:
-        notes = (*backward.notes, *forward.notes)
-        return passed(_NAME, f"{backward.summary}{LIKEWISE}", notes=notes)
-    if forward.verdict is Verdict.PASSED:
-        return backward
+    if backward.verdict is Verdict.PASSED and forward.verdict is Verdict.PASSED:
+        summary = f"{backward.summary}; forward mode likewise"
+        return passed(_NAME, summary, notes=(*backward.notes, *forward.notes))
     if backward.verdict is Verdict.PASSED:
         return forward
+    if forward.verdict is Verdict.PASSED:
+        return backward
     summary = f"{backward.summary}; {forward.summary}"
-    findings = (*backward.findings, *forward.findings)
-    return replace(backward, summary=summary, findings=findings)
+    return replace(backward, summary=summary, findings=backward.findings + forward.findings)
+
+
+# What is claimed.
+
+
+def split_cotangent(measurements: Measurements) -> SplitProbe:
+    """The sum of special cotangents, in two parts."""
+    map_ = measurements.map
+    shares = split_shares(map_.codomain, measurements.settings.seed, 0)
+    terms = special_cotangents(
+        map_.codomain, measurements.cotangent(0), shares, measurements.settings.seed
+    )
+    spaces, size = (map_.codomain, map_.domain), largest_entry(measurements.gradient(0))
+    return split_probe(spaces, terms, shares, size, measurements.arithmetic_unit)
+
+
+def split_tangent(measurements: Measurements) -> SplitProbe:
+    """The sum of special tangents, in two parts."""
+    map_ = measurements.map
+    shares = split_shares(map_.domain, measurements.settings.seed, 1)
+    terms = special_tangents(
+        map_.domain,
+        measurements.tangent(0),
+        shares,
+        measurements.scales,
+        measurements.settings.seed,
+    )
+    spaces, size = (map_.domain, map_.codomain), largest_entry(measurements.pushforward(0))
+    return split_probe(spaces, terms, shares, size, measurements.arithmetic_unit)
+
+
+def _products(measurements: Measurements, *, forward: bool) -> _Products:
+    """What is claimed of both parts, and of the terms.
+
+    A rule may refuse a probe for its size, as PyTorch's of eigenvectors do, which test it with an
+    absolute tolerance; or a format of a small range may not hold what it adds up. It claims nothing
+    wrong then, and is asked parts of the usual size.
+    """
+    map_, refused = measurements.map, ""
+    ask = map_.jvp if forward else map_.vjp
+    if forward:
+        split = split_tangent(measurements)
+        known = {"dense": measurements.pushforward(0)}
+    else:
+        split = split_cotangent(measurements)
+        known = {"dense": measurements.gradient(0)}
+        if len(split.terms) > 1:
+            known["constant"] = measurements.constant_gradient
+    try:
+        parts = _products_of_parts(ask, split)
+        if _has_small_range(map_) and not np.isfinite(parts).all():
+            refused = f"the sizes {split.sizes} overflow"
+    except (Unsupported, UsageError, MemoryError):
+        raise
+    except Exception as error:  # whatever the user's rule raises
+        refused = f"the sizes {split.sizes} were refused: {raised(error)}"
+    if refused:
+        split = split.of_usual_size()
+        parts = _products_of_parts(ask, split)
+    terms = []
+    for term in split.terms:
+        product = known.get(term.kind)
+        if product is None:
+            product = _product_of_term(ask, term, abs(split.factors[0]))
+        terms.append(term.weight * product)
+    return _Products(split, parts, tuple(terms), refused)
+
+
+def _products_of_parts(ask: Callable[[Values], Values], split: SplitProbe) -> tuple[Values, Values]:
+    large, small = (ask(split.part(number)) / split.factors[number] for number in (0, 1))
+    return large, small
+
+
+def _product_of_term(ask: Callable[[Values], Values], term: Term, factor: float) -> Values:
+    """What is claimed of a term; of a single entry, as large as the large part is.
+
+    Of the usual size where that is refused for its size, or overflows: the parts show that.
+    """
+    large = 2.0 ** math.floor(math.log2(factor))
+    if term.kind == "single" and large > 1:
+        try:
+            product = ask(large * term.probe) / large
+        except (Unsupported, UsageError, MemoryError):
+            raise
+        except Exception:  # whatever the user's rule raises
+            return ask(term.probe)
+        if np.isfinite(product).all():
+            return product
+    return ask(term.probe)
+
+
+def _has_small_range(map_: DifferentiableMap) -> bool:
+    """Whether an array is in a format whose numbers end below what is added up here."""
+    slots = (*map_.domain.slots, *map_.codomain.slots)
+    return any(slot.size and slot.grain.largest < _SMALL_RANGE for slot in slots)
+
+
+# Whether it adds up.
+
+
+def _findings(
+    measurements: Measurements, products: _Products, *, forward: bool
+) -> tuple[Finding, ...]:
+    """Entries in which the two parts do not add up to the terms.
+
+    Where they seem not to, what rounding does to both parts, and to each term, is measured and
+    allowed as well.
+    """
+    split, probe = products.split, "tangent" if forward else "cotangent"
+    got, expected = products.parts[0] + products.parts[1], np.sum(products.terms, axis=0)
+    if products.refused:  # what overflows at the usual size too is for the checks of the modes
+        got = np.where(np.isfinite(got), got, expected)
+
+    def findings(tolerance: Values | float) -> tuple[Finding, ...]:
+        return vector_findings(
+            _NAME,
+            measurements,
+            got,
+            expected,
+            f"two parts of a {probe}, of {split.sizes}, against the whole",
+            terms=[*products.sizes_of_terms, *products.parts],
+            forward=forward,
+            kind="linearity of forward mode" if forward else "",
+            tolerance=tolerance,
+            most=3 if forward else 8,
+        )
+
+    if not findings(split.lost):
+        return ()
+    return findings(split.lost + _rounding(measurements, products, forward=forward))
+
+
+def _rounding(measurements: Measurements, products: _Products, *, forward: bool) -> Values:
+    """What rounding does to the sum of both parts, and in few bits to the terms."""
+    map_, split = measurements.map, products.split
+    ask, unit = map_.jvp if forward else map_.vjp, measurements.unit
+    total = np.zeros_like(products.parts[0])
+    for number, factor in enumerate(split.factors):
+        part, known = split.part(number), factor * products.parts[number]
+        off = rounding_by_factors(ask, part, known, unit)
+        if unit >= DOUBLE:
+            off = off + measurements.rounding_of_product(part, known, forward=forward)
+        total += off / abs(factor)
+    large = split.factors[0]
+    total += _rounding_in_proportion(ask, split.part(0), large, unit)
+    for term in split.terms:
+        if term.kind == "single":
+            probe = large * term.probe
+            total += abs(term.weight) * _rounding_in_proportion(ask, probe, large, unit)
+    if unit >= DOUBLE:
+        usual = measurements.pushforward_rounding if forward else measurements.gradient_rounding
+        total += usual * (sum(abs(term.weight) for term in split.terms) - 1)
+    return total
+
+
+def _rounding_in_proportion(
+    ask: Callable[[Values], Values], large: Values, factor: float, unit: float
+) -> Values:
+    """What a probe that is `factor` times as large as usual loses, if one of an eighth an eighth.
+
+    The derivative of the matrix exponential is an exponential in which the probe stands, the less
+    exact the larger that is. A clamp, or a format that is too small, begins somewhere: below it
+    nothing is lost, and above it nearly all. What a square of the probe adds is in proportion too;
+    but of a probe of the usual size rounding loses a few units in the last place, and a square as
+    much as there is.
+
+    Returns:
+        Twice the loss in each entry, over the factor; zeros where it is not in proportion.
+    """
+    usual = ask(large / factor)
+    losses = [ask(large / less) * (less / factor) - usual for less in _LESS]
+    sizes = [less * float(np.linalg.norm(loss)) for less, loss in zip(_LESS, losses, strict=True)]
+    most = abs(factor) * min(_ROUNDINGS * unit, _SQUARE) * float(np.linalg.norm(usual))
+    in_proportion = sizes[0] <= most and all(
+        sizes[0] / _ALIKE <= size <= _ALIKE * sizes[0] for size in sizes
+    )
+    return 2.0 * np.abs(losses[0]) if in_proportion else np.zeros_like(usual)
+
+
+def _is_rounding(measurements: Measurements, products: _Products) -> bool:
+    """Whether all that is claimed is below what the best measurement tells from zero."""
+    bars = _noise_bars(measurements)
+    u = np.abs(measurements.tangent(0))
+    sizes = np.abs(measurements.cotangent(0)) + np.abs(measurements.constant_cotangent)
+    gradients = (measurements.gradient(0), *products.parts)
+    return all(float(np.abs(each) @ u) <= float(sizes @ bars) for each in gradients)
+
+
+def _is_below_bars(measurements: Measurements, products: _Products) -> bool:
+    """Likewise of tangents."""
+    bars = _noise_bars(measurements)
+    claims = (*products.terms, *products.parts)
+    return all(bool((np.abs(each) <= bars).all()) for each in claims)
+
+
+def _noise_bars(measurements: Measurements) -> Values:
+    """Error bars of the slopes along the first tangent, kinks apart, (m,).
+
+    0 where nothing is known, and below double precision: differences in few bits see next to
+    nothing, which excuses no claim.
+    """
+    bars = measurements.slopes.bar
+    if not measurements.is_double:
+        return np.zeros_like(bars)
+    return np.where(np.isfinite(bars), bars, 0.0)

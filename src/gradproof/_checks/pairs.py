@@ -10,121 +10,173 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
-from gradproof._checks.backward import PAIRS
-from gradproof._checks.extremes import CONSTANT, HOT
+import numpy as np
+
+from gradproof._checks.agreement import identity_finding, vector_findings
+from gradproof._checks.derivatives import derivative_of_backward, derivative_of_forward
+from gradproof._checks.outcome import failed, passed
+from gradproof._data.formats import DOUBLE
 from gradproof._data.frames import shortened
 from gradproof._data.records import CheckResult, Finding
-from gradproof._data.settings import Settings
-from gradproof._data.space import Array, dot, namespace, norm
-from gradproof._data.vectors import finite, largest_size
-from gradproof._judge.claims import Forward
-from gradproof._judge.decide import Bar, Decision, Tolerance, decide, of_second_order
-from gradproof._judge.outcome import failed, identity, passed
-from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import probes
-from gradproof._measure.evaluate import centre
-from gradproof._verdict import second as _second
-from gradproof._verdict.agree import Pair, differences
+from gradproof._data.space import Values
+from gradproof._maps.contract import Unsupported
+from gradproof._measurements import Measurements
+from gradproof._numdiff.probes import rounded_to_formats
 
-_A, _B = HOT, CONSTANT  # whose sum is not 1 either
-_WORDS = {pair: pair.replace("_", " ") for pair in PAIRS} | {"second_order": "reverse over reverse"}
+_A, _B = 4.0, -1.0  # weights, whose sum is not 1
+_ROUNDINGS = 64.0  # second derivatives are made of first ones, and these of values
+
+_WORDS = {
+    "second_order": "reverse over reverse",
+    "forward_over_reverse": "forward over reverse",
+    "reverse_over_forward": "reverse over forward",
+    "forward_over_forward": "forward over forward",
+}
 
 
-def check_symmetry(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+def check_symmetry(measurements: Measurements) -> CheckResult:
     """<b, H a> = <a, H b>, H from the double backward."""
     name = "symmetry"
-    map_ = _second.in_double(map_, settings)
-    backward = _aligned(map_, settings)
-    a, b = _tangents(map_, settings)
-    of_a, of_b = (backward.vjp(each)[: map_.domain.size] for each in (a, b))
-    left, right = dot(b, of_a), dot(a, of_b)
+    exact = _in_double(measurements)
+    derivative = _aligned_derivative(exact)
+    a, b, inputs = exact.tangent(0), exact.tangent(1), exact.map.domain.size
+    of_a, of_b = (derivative.map.vjp(each)[:inputs] for each in (a, b))
+    left, right = float(b @ of_a), float(a @ of_b)
     _require_numbers((left, right))
-    found = _decided(map_, settings, (left, right), norm(b * of_a) + norm(a * of_b))
-    if found.right:
+    allowed = _allowed(exact, np.linalg.norm(b * of_a) + np.linalg.norm(a * of_b))
+    if abs(left - right) <= allowed:
         return passed(name, "the Hessian of the double backward is symmetric")
-    said = (
+    message = (
         f"the Hessian H of <v, F> is not symmetric: <b, H a> is {left:.6g}, <a, H b> is {right:.6g}"
     )
-    finding = identity(name, found, said)
+    finding = identity_finding(name, (left, right), allowed, message)
     return failed(name, "the double backward claims a Hessian that is not symmetric", (finding,))
 
 
-def check_linearity(map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """The double backward is linear in both of its cotangents."""
+def check_linearity(measurements: Measurements) -> CheckResult:
+    """The double backward is linear in both of its cotangents: v, and that of J^T v."""
     name = "second_linearity"
-    map_ = _second.in_double(map_, settings)
-    first = _second.of_backward(map_, settings)
-    v, other = (_second.cotangent(map_, settings, number) for number in (0, 1))
-    w, w_other = (probes.cotangent(first, settings.seed, number) for number in (0, 1))
-    of_w = first.vjp(w)
-    floor = of_second_order(map_, 0.0, largest_size(_values(map_, v)))
-    of_both = first.vjp(_A * w + _B * w_other), of_w, first.vjp(w_other)
-    findings = _unequal(first, of_both, floor, "its cotangent")
-    mixed, second = (map_.derivative(each) for each in (_A * v + _B * other, other))
-    part = map_.domain.size
-    kept = namespace(of_w).arange(of_w.shape[0]) < part
-    zero = namespace(of_w).zeros_like(of_w)
-    of_mixed, of_first, of_second = (
-        namespace(of_w).where(kept, each.vjp(w), zero) if each.codomain.size == w.shape[0] else zero
-        for each in (mixed, first, second)
-    )
-    of_both = of_mixed, of_first, of_second
-    findings += _unequal(first, of_both, floor, "the cotangent of the backward")
+    exact = _in_double(measurements)
+    derivative = derivative_of_backward(exact)
+    w = derivative.cotangent(0)
+    of_w = derivative.gradient(0)
+    of_other_w = derivative.map.vjp(derivative.cotangent(1))
+    mixed_w = _A * w + _B * derivative.cotangent(1)
+    got = derivative.map.vjp(mixed_w)
+    findings = _linearity_findings(derivative, exact, got, of_w, of_other_w, "its cotangent")
+
+    v, other = (rounded_to_formats(exact.map.codomain, exact.cotangent(k)) for k in (0, 1))
+    size = w.size
+
+    def in_x(of_v: Values) -> Values:
+        """The part of the double backward of w, at cotangent v of the backward, that is x's."""
+        at_v = exact.map.derivative(of_v)
+        found = np.zeros(derivative.map.domain.size)
+        if at_v.codomain.size == size:
+            found[: exact.map.domain.size] = at_v.vjp(w)[: exact.map.domain.size]
+        return found
+
+    at_first = np.zeros_like(of_w)
+    at_first[: exact.map.domain.size] = of_w[: exact.map.domain.size]
+    got, at_other = in_x(_A * v + _B * other), in_x(other)
+    which = "the cotangent of the backward"
+    findings += _linearity_findings(derivative, exact, got, at_first, at_other, which)
     if not findings:
         return passed(name, "the double backward is linear in both cotangents")
     return failed(name, "the double backward is not linear in its cotangents", findings)
 
 
-def _unequal(
-    map_: DifferentiableMap, pulled: tuple[Array, Array, Array], floor: float, which: str
+def _linearity_findings(
+    derivative: Measurements,
+    exact: Measurements,
+    got: Values,
+    one: Values,
+    two: Values,
+    which: str,
 ) -> tuple[Finding, ...]:
-    """Findings where the first of three gradients is not 4 times the second less the third."""
-    got, one, two = pulled
+    """Findings where a gradient is not 4 times the second less the third."""
     terms = (_A * one, _B * two)
-    what = f"double backward of 4 v - w, in {which}, against 4 and -1 times those of v and w"
-    # In the units of each entry: a derivative of the gradient that is zero by cancellation.
-    quiet = floor / (probes.scales_of(map_) * max(probes.largest_scales(map_)))
-    return differences(
+    # In units of each entry: a derivative of the gradient may be zero by cancellation.
+    value = np.abs(exact.cotangent(0) * _finite_value(exact)).max(initial=0.0)
+    floor = _ROUNDINGS * _ROUNDINGS * exact.unit * value
+    quiet = floor / (derivative.scales * derivative.scales.max(initial=1e-300))
+    return vector_findings(
         "second_linearity",
-        map_,
-        Pair(got, terms[0] + terms[1], what, terms),
-        Tolerance(quiet),
+        derivative,
+        got,
+        terms[0] + terms[1],
+        f"double backward of 4 v - w, in {which}, against 4 and -1 times those of v and w",
+        terms=terms,
         kind="linearity",
+        tolerance=quiet,
     )
 
 
-def check_pairs(map_: DifferentiableMap, settings: Settings) -> CheckResult:
+def check_pairs(measurements: Measurements) -> CheckResult:
     """The number v . D^2 F[a, b] is the same in every pair of modes there is."""
-    name = "pairs"
-    map_ = _second.in_double(map_, settings)
-    found: dict[str, float] = {}
-    size, reasons = 0.0, []
-    for pair in PAIRS:
+    name, exact = "pairs", _in_double(measurements)
+    numbers: dict[str, float] = {}
+    size, reasons = 0.0, list[str]()
+    for pair, words in _WORDS.items():
         try:
-            found[pair], terms = _number(pair, map_, settings)
+            numbers[pair], terms = _second_derivative(pair, exact)
         except Unsupported as missing:
-            reasons.append(f"{_WORDS[pair]}: {missing.reason}")
+            reasons.append(f"{words}: {missing.reason}")
             continue
         size = max(size, terms)
-    if len(found) < 2:
+    if len(numbers) < 2:
         raise Unsupported(shortened(f"fewer than two pairs of modes exist; {reasons[0]}"))
-    _require_numbers(found.values())
-    extremes = max(found.values()), min(found.values())
-    decided = _decided(map_, settings, extremes, size)
-    if decided.right:
-        named = ", ".join(_WORDS[pair] for pair in found)
-        return passed(name, f"one second derivative in {len(found)} pairs of modes: {named}")
-    return failed(
-        name,
-        "pairs of modes claim different second derivatives",
-        (_disagreement(name, found, decided),),
-    )
+    _require_numbers(numbers.values())
+    allowed = _allowed(exact, size)
+    if max(numbers.values()) - min(numbers.values()) <= allowed:
+        named = ", ".join(_WORDS[pair] for pair in numbers)
+        return passed(name, f"one second derivative in {len(numbers)} pairs of modes: {named}")
+    finding = _finding_of_odd_pair(name, numbers, allowed)
+    return failed(name, "pairs of modes claim different second derivatives", (finding,))
+
+
+def _second_derivative(pair: str, exact: Measurements) -> tuple[float, float]:
+    """What a pair of modes makes of v . D^2 F[a, b], and the size of its terms."""
+    a, b = rounded_to_formats(exact.map.domain, exact.tangent(0)), exact.tangent(1)
+    inputs = exact.map.domain.size
+    if pair in ("second_order", "forward_over_reverse"):
+        derivative, moved, held = _aligned_derivative(exact), a, b  # J^T v moves along a
+    else:
+        derivative, moved = derivative_of_forward(exact), b  # J a moves along b
+        held = rounded_to_formats(exact.map.codomain, exact.cotangent(0))
+        if derivative.map.codomain.size != exact.map.codomain.size:
+            raise Unsupported("an output has no tangent at all")
+    if pair.startswith("forward"):
+        still = np.zeros(derivative.map.domain.size - inputs)  # what J is multiplied with
+        found, other = derivative.map.jvp(np.concatenate([moved, still])), held
+    else:
+        found, other = derivative.map.vjp(held)[:inputs], moved
+    return float(found @ other), float(np.linalg.norm(found * other))
+
+
+def _aligned_derivative(measurements: Measurements) -> Measurements:
+    """Those of (x, v) -> J(x)^T v, where its value has the coordinates of x."""
+    derivative = derivative_of_backward(measurements)
+    if derivative.map.codomain.size != measurements.map.domain.size:
+        raise Unsupported("an input has no gradient at all")
+    return derivative
+
+
+def _in_double(measurements: Measurements) -> Measurements:
+    """Those of the same function on float64 arrays.
+
+    Raises:
+        Unsupported: there is none, or it computes in fewer bits there.
+    """
+    exact = measurements.double
+    if exact.arithmetic_unit >= DOUBLE:
+        raise Unsupported("too few bits for an identity of second derivatives")
+    return exact
 
 
 def _require_numbers(found: Iterable[float]) -> None:
-    """Unsupported where no pair claims a number: the rows that measure have more to say of that.
+    """Unsupported where no pair claims a number: the checks that measure have more to say of that.
 
     Where some do, those that do not disagree with them.
     """
@@ -132,59 +184,22 @@ def _require_numbers(found: Iterable[float]) -> None:
         raise Unsupported("the second derivative is claimed to be no number here")
 
 
-def _disagreement(name: str, found: Mapping[str, float], decided: Decision) -> Finding:
+def _allowed(exact: Measurements, size: float) -> float:
+    """Rounding of v . D^2 F[a, b], whose factors are of this size, as tangents are scaled to x."""
+    value = float(np.linalg.norm(exact.cotangent(0) * _finite_value(exact)))
+    return _ROUNDINGS * (math.sqrt(exact.unit) * float(size) + _ROUNDINGS * exact.unit * value)
+
+
+def _finite_value(measurements: Measurements) -> Values:
+    value = measurements.function.centre
+    return np.where(np.isfinite(value), value, 0.0)
+
+
+def _finding_of_odd_pair(name: str, numbers: Mapping[str, float], allowed: float) -> Finding:
     """Which pair is the odd one out, where there is one."""
-    numbers = sorted(found.values())
-    middle = numbers[len(numbers) // 2] if len(numbers) > 2 else found[next(iter(found))]
-    odd = max(found, key=lambda pair: abs(found[pair] - middle))
-    said = ", ".join(f"{_WORDS[pair]} {number:.6g}" for pair, number in found.items())
-    apart = replace(decided, claimed=found[odd], measured=middle)
-    return identity(name, apart, f"v . D^2 F[a, b] is not one number: {said}")
-
-
-def _decided(
-    map_: DifferentiableMap, settings: Settings, numbers: tuple[float, float], size: float
-) -> Decision:
-    """Two numbers that are one, made of factors of this size."""
-    value = norm(_values(map_, _second.cotangent(map_, settings)))
-    return decide(*numbers, Bar(), of_second_order(map_, size, value))
-
-
-def _values(map_: DifferentiableMap, v: Array) -> Array:
-    return v * finite(centre(map_).value)
-
-
-def _tangents(map_: DifferentiableMap, settings: Settings) -> tuple[Array, Array]:
-    return _second.tangent(map_, settings), probes.tangent(map_, settings.seed, 1)
-
-
-def _aligned(map_: DifferentiableMap, settings: Settings) -> DifferentiableMap:
-    """(x, v) -> J(x)^T v, where its value has the coordinates of x."""
-    backward = _second.of_backward(map_, settings)
-    if backward.codomain.size != map_.domain.size:
-        raise Unsupported("an input has no gradient at all")
-    return backward
-
-
-def _number(pair: str, map_: DifferentiableMap, settings: Settings) -> tuple[float, float]:
-    """What a pair of modes makes of v . D^2 F[a, b], and the size of its terms."""
-    made, mode = PAIRS[pair]
-    a, b = _tangents(map_, settings)
-    if made is _second.of_backward:  # at v: J^T v moves along a, and is held against b
-        derivative, moved, held = _aligned(map_, settings), a, b
-    else:  # at a: J a moves along b, and is held against v
-        derivative, moved = made(map_, settings), b
-        held = _second.cotangent(map_, settings)
-        if derivative.codomain.size != map_.codomain.size:
-            raise Unsupported("an output has no tangent at all")
-    if mode is Forward:
-        found, other = derivative.jvp(_extended(moved, derivative.domain.size)), held
-    else:
-        found, other = derivative.vjp(held)[: map_.domain.size], moved
-    return dot(found, other), norm(found * other)
-
-
-def _extended(u: Array, size: int) -> Array:
-    """u, then zeros: x moves, what the derivative is multiplied with does not."""
-    xp = namespace(u)
-    return xp.concat([u, xp.zeros(size - u.shape[0])])
+    ordered = sorted(numbers.values())
+    middle = ordered[len(ordered) // 2] if len(ordered) > 2 else next(iter(numbers.values()))
+    odd = max(numbers, key=lambda pair: abs(numbers[pair] - middle))
+    each = ", ".join(f"{_WORDS[pair]} {number:.6g}" for pair, number in numbers.items())
+    message = f"v . D^2 F[a, b] is not one number: {each}"
+    return identity_finding(name, (numbers[odd], middle), allowed, message)

@@ -2,78 +2,62 @@
 
 from __future__ import annotations
 
+from gradproof._checks.agreement import identity_finding, modes_gap, vector_findings
+from gradproof._checks.outcome import failed, passed
 from gradproof._data.records import CheckResult, Finding
-from gradproof._data.settings import Settings
-from gradproof._data.space import Array
-from gradproof._judge.claims import gradient, tangent
-from gradproof._judge.decide import of_claims, two_modes
-from gradproof._judge.outcome import failed, identity, passed
-from gradproof._maps.contract import DifferentiableMap, Transform, Unsupported
-from gradproof._measure import probes
-from gradproof._verdict.agree import Pair, differences
+from gradproof._data.space import Values
+from gradproof._maps.contract import Transform, Unsupported
+from gradproof._measurements import Measurements
 
 
-def check(name: str, map_: DifferentiableMap, settings: Settings) -> CheckResult:
-    """A transform claims what the backward, or forward mode, claims.
-
-    Args:
-        name: of the transform, one of `TRANSFORM_NAMES`.
-        map_: the function at a point.
-        settings: of the check.
+def check(name: str, measurements: Measurements) -> CheckResult:
+    """The transform of that name claims what the backward, or forward mode, claims.
 
     Raises:
-        Unsupported: the framework has no such transform, or not of this function.
+        Unsupported: there is no such transform of this function.
     """
-    transform = next((each for each in map_.transforms() if each.name == name), None)
+    transform = next((each for each in measurements.map.transforms() if each.name == name), None)
     if transform is None:
         raise Unsupported("there is no such transform of this function")
-    compare = _tangent_differences if transform.forward else _gradient_differences
-    if findings := compare(map_, settings, transform):
+    if transform.forward:
+        findings, what = _findings_of_tangent(measurements, transform), "tangent"
+    else:
+        findings, what = _findings_of_gradient(measurements, transform), "gradient"
+    if findings:
         return failed(name, f"{transform.what}: not what the backward says", findings)
-    kind = "tangent" if transform.forward else "gradient"
-    return passed(name, f"{transform.what}: the same {kind}")
+    return passed(name, f"{transform.what}: the same {what}")
 
 
-def _gradient_differences(
-    map_: DifferentiableMap, settings: Settings, transform: Transform
-) -> tuple[Finding, ...]:
-    """Findings where J^T v by the transform is not that of the backward, entry by entry."""
-    pair = Pair(
-        map_.vjp_transform(probes.cotangent(map_, settings.seed, 0), transform.name),
-        gradient(map_, settings, 0),
+def _findings_of_gradient(measurements: Measurements, transform: Transform) -> tuple[Finding, ...]:
+    return vector_findings(
+        transform.name,
+        measurements,
+        measurements.map.vjp_transform(measurements.cotangent(0), transform.name),
+        measurements.gradient(0),
         f"by {transform.what}, against the backward",
     )
-    return differences(transform.name, map_, pair, of_claims(settings))
 
 
-def _tangent_differences(
-    map_: DifferentiableMap, settings: Settings, transform: Transform
-) -> tuple[Finding, ...]:
-    """Findings where J u by the transform is not that of forward mode, entry by entry.
-
-    Where there is no forward mode <v, J u> is compared with <J^T v, u>.
-    """
-    u = probes.tangent(map_, settings.seed, 0)
-    by_transform = map_.jvp_transform(u, transform.name)
+def _findings_of_tangent(measurements: Measurements, transform: Transform) -> tuple[Finding, ...]:
+    """Against forward mode entry by entry; where there is none, against the backward in a sum."""
+    got = measurements.map.jvp_transform(measurements.tangent(0), transform.name)
     try:
-        expected = tangent(map_, settings, 0)
+        expected = measurements.pushforward(0)
     except Unsupported:
-        return _inner_product_differences(map_, settings, transform, by_transform)
-    told = f"by {transform.what}, against forward mode"
-    pair = Pair(by_transform, expected, told, forward=True)
-    return differences(transform.name, map_, pair, of_claims(settings))
+        return _findings_of_sum(measurements, transform, got)
+    what = f"by {transform.what}, against forward mode"
+    return vector_findings(transform.name, measurements, got, expected, what, forward=True)
 
 
-def _inner_product_differences(
-    map_: DifferentiableMap, settings: Settings, transform: Transform, by_transform: Array
+def _findings_of_sum(
+    measurements: Measurements, transform: Transform, got: Values
 ) -> tuple[Finding, ...]:
-    seed = settings.seed
-    u, v = probes.tangent(map_, seed, 0), probes.cotangent(map_, seed, 0)
-    products = two_modes(map_, (v, u), (by_transform, gradient(map_, settings, 0)))
-    if products.right:
+    u, v = measurements.tangent(0), measurements.cotangent(0)
+    left, right, gap, allowed = modes_gap(measurements, v, u, got, measurements.gradient(0))
+    if gap <= allowed:
         return ()
     message = (
-        f"{transform.what} and the backward disagree: <v, J u> is {products.claimed:.6g}, "
-        f"<J^T v, u> is {products.measured:.6g}"
+        f"{transform.what} and the backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is "
+        f"{right:.6g}"
     )
-    return (identity(transform.name, products, message),)
+    return (identity_finding(transform.name, (left, right), allowed, message),)

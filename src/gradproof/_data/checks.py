@@ -119,7 +119,7 @@ TABLE: tuple[Check, ...] = (
     Check(name="traits", run="traits.check", elsewhere=True, rank=1, option="backward"),
     Check(
         name="sparse",
-        run="traits.check_sparse",
+        run="sparse.check",
         rank=9,
         option="backward",
         advice="compare the positions of the gradient's entries with those of the input",
@@ -146,7 +146,7 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="hygiene",
-        run="traits.check_hygiene",
+        run="hygiene.check",
         explains=3,
         rank=12,
         option="backward",

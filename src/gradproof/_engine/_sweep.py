@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.samples import Samples
+from gradproof._checks.outcome import failed, inconclusive, passed
 from gradproof._data import checks, watch
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import on_host
 from gradproof._engine._question import Question
 from gradproof._engine._run import run
-from gradproof._judge.outcome import failed, inconclusive, passed
-from gradproof._measure.evaluate import call_again
 
 MOST_CALLS = 4_000  # at one input: it may be a kink or a wide gap, but must leave some for others
 
@@ -87,7 +86,7 @@ def _checked_at(
     try:
         with np.errstate(all="ignore"):
             map_ = question.build(*arguments)
-            if not np.all(np.isfinite(on_host(call_again(map_)))):
+            if not np.all(np.isfinite(on_host(map_.value(map_.point)))):
                 map_.close()
                 return None
     except Exception:  # whatever the function raises for inputs that it does not take

@@ -1,0 +1,1 @@
+"""Places and causes of a failure, from its findings and measured numbers alone."""

@@ -1,223 +1,180 @@
-"""Recognisers of formulas: a missing term, a missing factor, another function's derivative."""
+"""Causes in formulas: a factor, or a term, that is missing or does not belong there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
+from gradproof._data.results import count_of
 from gradproof._data.space import Mask, Values
-from gradproof._explain.case import ENOUGH, SLACK, Block, Match, Matrix, common_ratio
-from gradproof._explain.sums import subsets
-from gradproof._judge.found import count
+from gradproof._explain.case import ENOUGH, SLACK, Block, Match, common_ratio
+from gradproof._explain.sums import axes_subsets
 
-_LARGEST = math.floor(math.log(np.finfo(float).max))  # whose exponential is a number
-
-Formula = Callable[[Values], Values]
-
-
-def _sigmoid(x: Values) -> Values:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
-def _phi(x: Values) -> Values:
-    return np.asarray(np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
-
-
-# Derivatives of functions that are taken for each other, in their argument.
-_FAMILY: dict[str, Formula] = {
-    "tanh": lambda x: 1 - np.tanh(x) ** 2,
-    "sigmoid": lambda x: _sigmoid(x) * (1 - _sigmoid(x)),
-    "sin": np.cos,
-    "cos": lambda x: -np.sin(x),
-    "-sin": lambda x: -np.cos(x),
-    "exp": np.exp,
-    "sinh": np.cosh,
-    "cosh": np.sinh,
-    "tan": lambda x: 1 + np.tan(x) ** 2,
-    "log": lambda x: 1 / x,
-    "log1p": lambda x: 1 / (1 + x),
-    "log2": lambda x: 1 / (x * np.log(2)),
-    "log10": lambda x: 1 / (x * np.log(10)),
-    "reciprocal": lambda x: -1 / x**2,
-    "sqrt": lambda x: 0.5 / np.sqrt(x),
-    "rsqrt": lambda x: -0.5 * x**-1.5,
-    "square": lambda x: 2 * x,
-    "cube": lambda x: 3 * x**2,
-    "relu": lambda x: (x > 0).astype(float),
-    "softplus": _sigmoid,
-    "silu": lambda x: _sigmoid(x) * (1 + x * (1 - _sigmoid(x))),
-    "logsigmoid": lambda x: 1 - _sigmoid(x),
-    "softsign": lambda x: 1 / (1 + np.abs(x)) ** 2,
-    "atan": lambda x: 1 / (1 + x**2),
-    "asin": lambda x: (1 - x**2) ** -0.5,
-    "acos": lambda x: -((1 - x**2) ** -0.5),
-    "asinh": lambda x: (1 + x**2) ** -0.5,
-    "atanh": lambda x: 1 / (1 - x**2),
-    "erf": lambda x: 2 / np.sqrt(np.pi) * np.exp(-(x**2)),
-    "normal density": lambda x: -x * _phi(x),
-    "normal distribution": _phi,
-    "elu": lambda x: np.where(x > 0, 1.0, np.exp(x)),
-}
-
-
-# The same as formulas in the output.
-_IN_OUTPUT: dict[str, Formula] = {
-    "tanh": lambda y: 1 - y**2,
-    "sigmoid": lambda y: y * (1 - y),
-    "exp": lambda y: y,
-    "sqrt": lambda y: 0.5 / y,
-    "tan": lambda y: 1 + y**2,
-    "reciprocal": lambda y: -(y**2),
-}
-
-
-def elementwise(block: Block) -> Matrix | None:
-    """The diagonals of a Jacobian that is one; None of any other."""
-    case = block.case
-    if not case.outputs or len(case.codomain.slots) != 1 or block.parts != 1:
-        return None
-    size = block.claimed.shape[1]
-    if block.claimed.shape[0] != size or size < ENOUGH:
-        return None
-    off = ~np.eye(size, dtype=bool)
-    for values in (block.claimed, block.measured):
-        if not (np.abs(values[off]) <= block.allowed[off]).all():
-            return None
-    return Matrix(*map(np.diagonal, block.numbers))
-
-
-def other_function(block: Block) -> Match | None:
-    """The derivative of another function, or of this one at the wrong argument."""
-    found = elementwise(block)
-    if found is None or int(found.wrong.sum()) < ENOUGH or np.unique(found.claimed).size < 3:
-        return None
-    claimed, allowed, x, y = found.claimed, found.allowed, block.x, block.case.value
-    evidence = f"{count(claimed.size)} fit"
-    own = _known(found.measured, allowed, x)
-    if own and _is(_FAMILY[own], claimed, allowed, y):
-        text = f"the derivative of {own} is taken at the output, not at {block.name}"
-        return Match("wrong argument", text, evidence)
-    if own in _IN_OUTPUT and _is(_IN_OUTPUT[own], claimed, allowed, x):
-        text = f"the derivative of {own}, a formula in its output, is taken at {block.name}"
-        return Match("wrong argument", text, evidence)
-    if own in _IN_OUTPUT and (np.abs(claimed - y) <= SLACK * allowed).all():
-        return None  # the formula in the output without its factors: another's by accident
-    if not own and len(block.case.domain.slots) > 1:
-        return None  # beside other inputs a forgotten factor leaves a known derivative, too
-    for sign, of in ((1, ""), (-1, "minus ")):
-        other = _known(sign * claimed, allowed, x)
-        if other and other != own:
-            measured_is = f"; measured is that of {own}" if own else ""
-            text = f"the derivative is {of}that of {other}{measured_is}"
-            # Beside a function that is none of the known ones the name says less of what was
-            # done than a term or a factor that is missing.
-            return Match("another function", text, evidence, 1 if own else 0.8)
-    return None
-
-
-def _known(derivative: Values, allowed: Values, x: Values) -> str:
-    """The function of the family whose derivative this is; "" where there is none."""
-    found = (name for name, formula in _FAMILY.items() if _is(formula, derivative, allowed, x))
-    return next(found, "")
-
-
-def _is(formula: Formula, derivative: Values, allowed: Values, x: Values) -> bool:
-    with np.errstate(all="ignore"):
-        found = formula(x)
-        near = np.abs(derivative - found) <= SLACK * allowed + 1e-9 * np.abs(found)
-    return bool(near.all())
+_LARGEST = 700.0  # whose exponential is a number
+_DIFFERENT = 3  # values, at least, of what a factor may be
+_LARGE_TIMES = 100.0  # by a larger number, or a smaller one, something else is wrong
 
 
 def missing_factor(block: Block) -> Match | None:
-    """The claim is off by a factor that is the input, or the output, or their inverse."""
-    claimed, measured, allowed = block.claimed, block.measured, block.allowed
-    if int(block.wrong.sum()) < ENOUGH:
+    """The claim is off by a factor that is the input, or the output, or their inverse.
+
+    Up to one number, which is fitted: it takes `ENOUGH` entries beside it.
+    """
+    wrong = block.wrong
+    if block.wrong_count <= ENOUGH:
         return None
-    for what, values in _values_of(block):
-        if np.unique(np.abs(values)).size < 3 or not (values != 0).all():
+    for what, values in _possible_factors(block):
+        if np.unique(np.abs(values)).size < _DIFFERENT or not (values != 0).all():
             continue
-        for way, word in ((1, "a factor equal to {} is missing"), (-1, "multiplied by {}")):
-            scale = np.broadcast_to(values**way, claimed.shape)
+        for power, text in ((1, "a factor equal to {} is missing"), (-1, "multiplied by {}")):
+            scale = np.broadcast_to(values**power, block.claimed.shape)
+            spread = np.unique(np.abs(scale[wrong])).size
             ratio = common_ratio(
-                (claimed * scale)[block.wrong],
-                measured[block.wrong],
-                (allowed * np.maximum(np.abs(scale), 1))[block.wrong],
+                (block.claimed * scale)[wrong],
+                block.measured[wrong],
+                (block.allowed * np.maximum(np.abs(scale), 1))[wrong],
             )
-            if ratio is None:
+            if ratio is None or ratio.count <= ENOUGH or spread < _DIFFERENT:
                 continue
-            times = "" if abs(ratio[0] - 1) < 1e-5 else f", up to {ratio[0]:.6g}"
-            text = f"{word.format(what)}{times}"
-            return Match("missing factor", text, f"{count(int(block.wrong.sum()))} fit")
+            if not 1 / _LARGE_TIMES <= abs(ratio.value) <= _LARGE_TIMES:
+                continue
+            times = "" if ratio.is_equal(1.0) else f", up to {ratio.value:.6g}"
+            told = f"{text.format(what)}{times}"
+            change = partial(np.multiply, np.where(wrong, ratio.value / scale, 1.0))
+            evidence = f"{count_of(block.wrong_count)} fit"
+            return Match("missing factor", told, evidence, change=change)
     return None
 
 
-def _values_of(block: Block) -> Iterator[tuple[str, Values]]:
+def _possible_factors(block: Block) -> Iterator[tuple[str, Values]]:
     """Values of the inputs along the columns, and of the outputs along the rows."""
+    case = block.case
     if block.parts == 1:
         yield block.name, block.x[None, :]
-        for position, slot in enumerate(block.case.domain.slots):
-            if position == block.slot or len(slot.parts) != 1 or slot.entries is not None:
-                continue
-            values = block.case.point[block.case.domain.span(position)]
-            long = tuple(size for size in slot.shape if size > 1)
-            for axes in subsets(block.shape):
-                if long == tuple(block.shape[axis] for axis in axes):
-                    kept = [n if axis in axes else 1 for axis, n in enumerate(block.shape)]
-                    spread = np.broadcast_to(values.reshape(kept), block.shape)
-                    yield slot.name, spread.reshape(1, -1)
-    if block.case.outputs and all(len(s.parts) == 1 for s in block.case.codomain.slots):
-        yield "the output", block.case.value[:, None]
+        if block.has_shape:
+            yield from _broadcast_inputs(block)
+    if case.whole and all(len(slot.parts) == 1 for slot in case.codomain.slots):
+        yield "the output", case.value[:, None]
+
+
+def _broadcast_inputs(block: Block) -> Iterator[tuple[str, Values]]:
+    """Other inputs whose shape fits some axes of this one."""
+    case = block.case
+    for position, slot in enumerate(case.domain.slots):
+        if position == block.position or len(slot.parts) != 1 or slot.entries is not None:
+            continue
+        values = case.point[case.domain.span(position)]
+        if not values.size:
+            continue
+        long = tuple(size for size in slot.shape if size > 1)
+        for axes in axes_subsets(block.shape):
+            if long == tuple(block.shape[axis] for axis in axes):
+                kept = [n if axis in axes else 1 for axis, n in enumerate(block.shape)]
+                yield slot.name, np.broadcast_to(values.reshape(kept), block.shape).reshape(1, -1)
+
+
+def added_number(block: Block) -> Match | None:
+    """One number is added to every entry, or one to every entry of a row."""
+    gap = block.claimed - block.measured
+    if not block.has_shape or gap.shape[1] < ENOUGH:
+        return None
+    weights = np.maximum(block.allowed, 1e-300) ** -2
+    level = (gap * weights).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+    if not (np.abs(gap - level) <= SLACK * block.allowed).all():
+        return None
+    # A function blind to a common shift has rows that sum to 0: a mean was not taken off.
+    sums = np.abs(block.measured.sum(axis=1)) <= SLACK * np.linalg.norm(block.allowed, axis=1)
+    if sums.all():
+        return None
+    widest = block.allowed.max(axis=1, keepdims=True)
+    is_one = bool((np.abs(level - np.median(level)) <= SLACK * widest).all())
+    what = f"{float(np.median(level)):.3g}" if is_one else "one number for each output"
+    text, evidence = f"{what} is added to every entry", f"the same gap in {gap.size:,} entries"
+    return Match("missing term", text, evidence, change=lambda values: values + level)
+
+
+def own_entry_only(block: Block) -> Match | None:
+    """Each output depends on many entries, and is claimed to depend on its own alone."""
+    if not block.is_square:
+        return None
+    own = np.eye(block.claimed.shape[0], dtype=bool)
+    if block.claimed[~own].any() or not block.claimed[own].all() or block.wrong[own].any():
+        return None
+    if block.wrong_count < max(own.shape[0], ENOUGH):
+        return None
+    text = f"what goes through other entries of {block.name} is missing: a sum was left out"
+    evidence = f"{count_of(block.wrong_count)} off the diagonal claimed 0"
+    return Match("missing term", text, evidence)
 
 
 def missing_term(block: Block) -> Match | None:
     """The claim is off by a multiple of the input, of the output, or of 1 along some axes.
 
-    So is a softmax without y (v.y), a normalisation without its projection, a centring without
-    its mean: one coefficient for each output and each slice explains all entries of the slice.
-    A term is missing where the function depends on its input: of a slice on which it does not
-    depend more is wrong than a term, as where a mean is taken over too many axes.
+    So is a softmax without y (v.y), a normalisation without its projection, a centring without its
+    mean: one coefficient for each output and each slice explains all entries of the slice. A term
+    is missing where the function depends on its input: of a slice on which it does not depend more
+    is wrong than a term, as where a mean is taken over too many axes.
     """
-    gap = block.claimed - block.measured
-    if block.parts != 1 or not np.isfinite(gap).all() or not block.shape:
+    if block.parts != 1 or not block.shape or not block.has_shape:
         return None
-    for what, pattern, centred in _patterns(block):
-        for axes in subsets(block.shape):
+    shape = (-1, *block.shape)
+    gap, bars, measured = (
+        table.reshape(shape)
+        for table in (block.claimed - block.measured, block.allowed, block.measured)
+    )
+    live = np.abs(measured) > SLACK * bars
+    if block.case.sharpness:  # products with random vectors: each row shows all outputs
+        live = np.asarray(live.any(axis=0, keepdims=True))
+    for what, pattern, is_centred in _patterns(block):
+        for axes in axes_subsets(block.shape):
             along = tuple(axis + 1 for axis in axes)
-            shaped = gap.reshape(-1, *block.shape)
             grid = pattern.reshape(1, *block.shape)
-            if centred:
+            if is_centred:
                 grid = grid - grid.mean(axis=along, keepdims=True)
-            below = (grid * grid).sum(axis=along, keepdims=True)
-            length = int(np.prod([block.shape[a] for a in axes]))
-            if length < 3 or not (below > 0).all():
-                continue
-            part = (shaped * grid).sum(axis=along, keepdims=True) / below
-            # The coefficient is fitted to entries that are each off by what is allowed.
-            bars = np.abs(block.allowed.reshape(shaped.shape))
-            bar = (bars * np.abs(grid)).sum(axis=along, keepdims=True) / below
-            rest = np.abs(shaped - part * grid)
-            sure = np.abs(part) > SLACK * bar  # a coefficient within its error of 0 is none
-            live = np.abs(block.measured.reshape(shaped.shape)) > SLACK * bars
-            if (sure & ~live.any(axis=along, keepdims=True)).any():
-                continue
-            if (rest <= SLACK * (bars + bar * np.abs(grid))).all() and _told(sure, length):
+            part = _coefficients(gap, bars, live, grid, along)
+            if part is not None:
                 text = f"a term proportional to {what} along axis {', '.join(map(str, axes))}"
                 evidence = f"{part.size:,} coefficients explain {gap.size:,} entries"
-                return Match("missing term", f"{text} is missing, or too much", evidence)
+                added = (part * grid).reshape(block.claimed.shape)
+                change = partial(np.add, added)
+                text += " is missing, or too much"
+                return Match("missing term", text, evidence, change=change)
     return None
 
 
-def _told(sure: Mask, length: int) -> bool:
-    """Whether enough entries are explained by few enough coefficients."""
-    return int(sure.sum()) * (length - 1) >= ENOUGH
+def _coefficients(
+    gap: Values, bars: Values, live: Mask, grid: Values, along: tuple[int, ...]
+) -> Values | None:
+    """Multiples of the grid, one for each slice, that explain all gaps; None if they do not.
+
+    Args:
+        gap, bars, live: what is off, what is allowed, where the derivative is not zero.
+        grid: what the gap may be proportional to, (1, *shape).
+        along: axes of a slice.
+    """
+    length = math.prod(grid.shape[axis] for axis in along)
+    below = (grid * grid).sum(axis=along, keepdims=True)
+    if length < 3 or not (below > 0).all():
+        return None
+    part = (gap * grid).sum(axis=along, keepdims=True) / below
+    # The coefficient is fitted to entries that are each off by what is allowed.
+    bar = (bars * np.abs(grid)).sum(axis=along, keepdims=True) / below
+    sure = np.abs(part) > SLACK * bar  # a coefficient within its error of 0 is none
+    if (sure & ~live.any(axis=along, keepdims=True)).any():
+        return None
+    explained = np.abs(gap - part * grid) <= SLACK * (bars + bar * np.abs(grid))
+    # More entries than coefficients, by enough.
+    enough = int(sure.sum()) * (length - 1) >= ENOUGH
+    return np.asarray(part) if enough and explained.all() else None
 
 
 def _patterns(block: Block) -> Iterator[tuple[str, Values, bool]]:
     """What a term may be proportional to, its values, and whether their mean is taken off."""
     case = block.case
-    if block.x.size and np.unique(block.x).size > 1:
+    if np.unique(block.x).size > 1:
         yield block.name, block.x, False
         yield f"the centred {block.name}, as a normalisation makes it,", block.x, True
     for position, slot in enumerate(case.codomain.slots):
@@ -227,17 +184,3 @@ def _patterns(block: Block) -> Iterator[tuple[str, Values, bool]]:
                 yield slot.name, values, False
                 yield f"exp({slot.name})", np.exp(np.minimum(values, _LARGEST)), False
     yield "1, as a mean", np.ones_like(block.x), False
-
-
-def own_entry_only(block: Block) -> Match | None:
-    """Each output depends on many entries, and is claimed to depend on its own alone."""
-    size = block.claimed.shape[1]
-    if not block.case.outputs or block.claimed.shape[0] != size or block.parts != 1:
-        return None
-    own, number = np.eye(size, dtype=bool), int(block.wrong.sum())
-    if block.claimed[~own].any() or not block.claimed[own].all() or block.wrong[own].any():
-        return None
-    if number < max(size, ENOUGH):
-        return None
-    text = f"what goes through other entries of {block.name} is missing: a sum was left out"
-    return Match("missing term", text, f"{count(number)} off the diagonal claimed 0")

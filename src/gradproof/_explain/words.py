@@ -12,20 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.space import Indices, Mask, Slot, Space, Values
+from gradproof._data.space import Mask, Slot, Space, Values
 from gradproof._data.visible import joined
-from gradproof._explain.case import Case, Map
-from gradproof._measure.sizes import LISTED
+from gradproof._explain.case import Case
+from gradproof._explain.order import CHANCE
 
-
-def along(mask: Mask, axis: int) -> Mask:
-    """Where a matrix has anything along an axis."""
-    return np.asarray(mask.any(axis=axis))
-
-
-def only(mask: Mask, axis: int) -> Mask:
-    """Which positions along one axis have anything."""
-    return np.asarray(mask.any(axis=tuple(k for k in range(mask.ndim) if k != axis)))
+_LISTED = 3  # entries that a sentence names
 
 
 def described(chosen: Mask, space: Space) -> str:
@@ -49,6 +41,11 @@ def described(chosen: Mask, space: Space) -> str:
         return whole[0].name
     names = [slot.name for slot in whole]
     return joined(([f"all of {joined(names)}"] if whole else []) + parts)
+
+
+def _used_along(mask: Mask, axis: int) -> Mask:
+    """Which positions along one axis have anything."""
+    return np.asarray(mask.any(axis=tuple(k for k in range(mask.ndim) if k != axis)))
 
 
 def _of_slot(part: Mask, slot: Slot, position: int) -> str:
@@ -75,9 +72,7 @@ def _of_entries(chosen: Mask, slot: Slot, position: int, *, whole: bool) -> str:
     ways = (
         _listed(chosen, slot, position, whole),
         _box(mask, slot.name),
-        _flat(mask, slot.name),
         _triangle(mask, slot.name),
-        _all_but(chosen, slot, position, whole),
     )
     return next(filter(None, ways), "")
 
@@ -85,11 +80,11 @@ def _of_entries(chosen: Mask, slot: Slot, position: int, *, whole: bool) -> str:
 def _listed(chosen: Mask, slot: Slot, position: int, whole: bool) -> str:
     """The entries by name, if they are few."""
     number = int(chosen.sum())
-    if number > LISTED or 2 * number > max(chosen.size, 2):
+    if number > _LISTED or 2 * number > max(chosen.size, 2):
         return ""
     # Two neighbours are listed, three in a row are a slice.
     at = np.nonzero(chosen)[0]
-    if number == LISTED and _progression(at) is not None:
+    if number == _LISTED and _progression(at) is not None:
         return ""
     return joined([_name(int(k), slot, position, whole) for k in at])
 
@@ -98,14 +93,6 @@ def _name(entry: int, slot: Slot, position: int, whole: bool) -> str:
     place = slot.place(entry * len(slot.parts), position)
     text = str(place)
     return text.removesuffix(f".{place.part}") if whole and place.part else text
-
-
-def _all_but(chosen: Mask, slot: Slot, position: int, whole: bool) -> str:
-    missing = np.nonzero(~chosen)[0]
-    if missing.size > LISTED or chosen.size < 4 * missing.size:
-        return ""
-    names = [_name(int(k), slot, position, whole) for k in missing]
-    return f"every entry of {slot.name} but {joined(names)}"
 
 
 def _progression(at: np.ndarray[Any, Any]) -> tuple[int, int, int] | None:
@@ -132,7 +119,7 @@ def _lines(mask: Mask) -> list[tuple[int, int, int]] | None:
     """The slice along each axis whose product the mask is; None if it is no such product."""
     lines, number = [], 1
     for axis in range(mask.ndim):
-        line = _progression(np.nonzero(only(mask, axis))[0])
+        line = _progression(np.nonzero(_used_along(mask, axis))[0])
         if line is None:
             return None
         lines.append(line)
@@ -169,19 +156,6 @@ def _end(first: bool, count: int, size: int, noun: str, name: str) -> str:
     return f"the {'first' if first else 'last'} {count:,} of {size:,} {noun} of {name}"
 
 
-def _flat(mask: Mask, name: str) -> str:
-    """A regular pattern of entries of an array that is read as one line; "" without any."""
-    if mask.ndim < 2:
-        return ""
-    line = _progression(np.nonzero(mask.reshape(-1))[0])
-    if line is None:
-        return ""
-    start, last, step = line
-    if step == 1 and (start == 0 or last == mask.size - 1):
-        return _end(start == 0, last - start + 1, mask.size, "entries", f"{name}, in memory order")
-    return f"{name}.ravel()[{_slice(line, mask.size)}]"
-
-
 def _shapes(rows: int, columns: int) -> Iterator[tuple[str, Mask]]:
     """Parts of a matrix, and how they are called."""
     gap = np.arange(columns)[None, :] - np.arange(rows)[:, None]
@@ -203,117 +177,103 @@ def _triangle(mask: Mask, name: str) -> str:
     return ""
 
 
-def related(mask: Mask, care: Mask) -> str:
-    """A part of a square Jacobian, told by the positions of output and input."""
-    rows, columns = mask.shape
-    if rows != columns or rows < 3:
-        return ""
-    for words, shape in _shapes(rows, columns):
-        if 0 < int((shape & care).sum()) < int(care.sum()) and (mask == (care & shape)).all():
-            return f"{words} of the Jacobian"
-    return ""
-
-
 # Which entries of a Jacobian are wrong, as people say it.
 #
 # A description is exact among the entries that can be told: an entry is left out of account where
-# an error as large, for its size, as the others have would not be seen. The only ones that
-# promise less begin with "only inside": nothing outside is wrong.
+# an error as large, for its size, as the others have would not be seen.
 
 
-_Line = tuple[Mask, Mask, Values, Space, Indices | None]
+def place_of(case: Case) -> str:
+    """Words for the wrong entries of a Jacobian; "" where nothing fits.
 
-LIMIT = 200.0  # a rule is believed if so few of so many are chosen by chance less than once in
-
-
-def telling(claimed: Values, measured: Values, allowed: Values, wrong: Mask) -> Mask:
-    """Entries that are wrong, or where an error of the usual relative size would be seen."""
-    size = np.maximum(np.abs(claimed), np.abs(measured))
-    gap = np.abs(claimed - measured)
-    with np.errstate(all="ignore"):
-        parts = (gap / size)[wrong]
-        parts = parts[np.isfinite(parts)]
-        usual = float(np.median(parts)) / 2 if parts.size else 1.0
-        return np.asarray(wrong | (usual * size > allowed))
-
-
-def where(case: Case) -> str:
-    size = np.maximum(np.abs(case.claimed), np.abs(case.measured))
-    care = telling(case.claimed, case.measured, case.allowed, case.wrong)
-    return described_entries(case.wrong, care, case.wrong | (size > case.allowed), case)
-
-
-def described_entries(wrong: Mask, care: Mask, live: Mask, map_: Map) -> str:
-    """Words for the wrong entries, (rows, columns), of a map.
-
-    `care` are those that can be told, the wrong ones among them; `live` those whose derivative,
-    claimed or measured, is not zero.
+    Where rows or columns would do, rows are named in forward mode.
     """
+    wrong = case.wrong
     if not wrong.any():
         return ""
+    if not (case.whole and case.has_all_columns):
+        return _place_among_some(case)
     if wrong.all():
         return "everywhere"
-    if (wrong == care).all():
-        nonzero = bool((live == wrong).all())
-        return f"wherever the derivative is {'not zero' if nonzero else 'large enough to tell'}"
-    return (
-        _where_lines(wrong, care, map_)
-        or _by_value(wrong, care, map_)
-        or related(wrong, care)
-        or _inside(wrong, map_)
-    )
+    telling = _telling_entries(case)
+    if (wrong == telling).all():
+        is_live = np.abs(case.measured) > case.allowed
+        if (is_live == wrong).all():
+            return "wherever the derivative is not zero"
+        if is_live[wrong].any():
+            return "wherever the derivative is large enough to tell"
+    return _whole_lines(case, telling) or _by_value(case, telling) or _by_diagonal(wrong, telling)
 
 
-def _where_lines(wrong: Mask, care: Mask, map_: Map) -> str:
+def _place_among_some(case: Case) -> str:
+    """Words for the wrong inputs among those measured, where some of them are right."""
+    columns = case.wrong_columns
+    if columns.all() or case.has_all_columns:
+        return ""
+    chosen = np.zeros(case.domain.size, dtype=bool)
+    chosen[case.columns[columns]] = True
+    text = described(chosen, case.domain)
+    return f"{text} (of the {case.columns.size} inputs measured)" if text else ""
+
+
+def _telling_entries(case: Case) -> Mask:
+    """Entries that are wrong, or where an error of the usual relative size would be seen."""
+    size = np.maximum(np.abs(case.claimed), np.abs(case.measured))
+    with np.errstate(all="ignore"):
+        parts = (np.abs(case.claimed - case.measured) / size)[case.wrong]
+        parts = parts[np.isfinite(parts)]
+        usual = float(np.median(parts)) / 2 if parts.size else 1.0
+        return np.asarray(case.wrong | (usual * size > case.allowed))
+
+
+def _whole_lines(case: Case, telling: Mask) -> str:
     """Whole rows, whole columns, or every crossing of some rows with some columns."""
-    rows, columns = along(wrong, 1), along(wrong, 0)
-    by_row = bool((wrong == (care & rows[:, None])).all())
-    by_column = bool((wrong == (care & columns[None, :])).all())
-    outputs = described(rows, map_.codomain) if map_.rows is None else ""
-    inputs = described(columns, map_.domain)
-    ways = [(by_column, inputs), (by_row, outputs)]
-    for fits, words in ways[::-1] if map_.transposed else ways:
-        if fits and words:
+    wrong = case.wrong
+    rows, columns = case.wrong_rows, case.wrong_columns
+    is_by_row = bool((wrong == (telling & rows[:, None])).all())
+    is_by_column = bool((wrong == (telling & columns[None, :])).all())
+    outputs, inputs = described(rows, case.codomain), described(columns, case.domain)
+    ways = [(is_by_column, inputs), (is_by_row, outputs)]
+    for fits, text in ways[::-1] if case.is_forward else ways:
+        if fits and text:
             # Entries that are only enumerated say less than a rule that explains them.
-            listed = " and " in words and "]" in words
-            return (listed and _by_value(wrong, care, map_)) or words
-    both = bool((wrong == (care & rows[:, None] & columns[None, :])).all())
-    if both and inputs and outputs:
-        return f"{outputs} with respect to {inputs}"
-    return ""
+            is_list = " and " in text and "]" in text
+            return (is_list and _by_value(case, telling)) or text
+    both = bool((wrong == (telling & rows[:, None] & columns[None, :])).all())
+    return f"{outputs} with respect to {inputs}" if both and inputs and outputs else ""
 
 
-def _by_value(wrong: Mask, care: Mask, map_: Map) -> str:
+def _by_value(case: Case, telling: Mask) -> str:
     """The sign or the size of the inputs, or of the outputs, decides."""
-    rows, columns = along(wrong, 1), along(wrong, 0)
-    values = map_.value if map_.rows is None else map_.value[map_.rows]
-    lines: list[_Line] = []
-    if (wrong == (care & columns[None, :])).all():
-        lines.append((columns, along(care, 0), map_.point, map_.domain, None))
-    if (wrong == (care & rows[:, None])).all():
-        lines.append((rows, along(care, 1), values, map_.codomain, map_.rows))
-    for chosen, told, numbers, space, at in lines:
-        name = _only_slot(told, space, at)
-        words = _rule(chosen[told], numbers[told]) if name else ""
-        if words:
-            return f"only where {name} {words}"
+    wrong = case.wrong
+    rows, columns = case.wrong_rows, case.wrong_columns
+    lines = []
+    if (wrong == (telling & columns[None, :])).all():
+        lines.append((columns, np.asarray(telling.any(axis=0)), case.point, case.domain))
+    if (wrong == (telling & rows[:, None])).all():
+        lines.append((rows, np.asarray(telling.any(axis=1)), case.value, case.codomain))
+    for chosen, among, values, space in lines:
+        name = _only_array(among, space)
+        text = _rule_of_values(chosen[among], values[among]) if name else ""
+        if text:
+            return f"only where {name} {text}"
     return ""
 
 
-def _only_slot(told: Mask, space: Space, at: Indices | None) -> str:
-    """Name of the one array that holds all of the coordinates; "" where there are several."""
-    where = np.nonzero(told)[0] if at is None else at[told]
-    slots = {space.slot_at(int(k)) for k in (where.min(), where.max())}
+def _only_array(among: Mask, space: Space) -> str:
+    """Name of the one real array that holds all of the coordinates; "" where there are several."""
+    at = np.nonzero(among)[0]
+    slots = {space.slot_at(int(k)) for k in (at.min(), at.max())}
     slot = space.slots[slots.pop()]
     return slot.name if not slots and len(slot.parts) == 1 else ""
 
 
-def _rule(chosen: Mask, values: Values) -> str:
+def _rule_of_values(chosen: Mask, values: Values) -> str:
     """What the values have in common where they are chosen, and nowhere else."""
     number, size = int(chosen.sum()), chosen.size
-    if not np.isfinite(values).all() or math.comb(size, number) < LIMIT:
+    if not np.isfinite(values).all() or math.comb(size, number) < CHANCE:
         return ""
-    for words, mask in (
+    for text, mask in (
         ("< 0", values < 0),
         ("> 0", values > 0),
         ("= 0", values == 0),
@@ -322,7 +282,7 @@ def _rule(chosen: Mask, values: Values) -> str:
         ("is not 0", values != 0),
     ):
         if (mask == chosen).all():
-            return words
+            return text
     inside, outside = values[chosen], values[~chosen]
     if inside.min() > outside.max():
         return f">= {inside.min():.4g} (right up to {outside.max():.4g})"
@@ -331,29 +291,13 @@ def _rule(chosen: Mask, values: Values) -> str:
     return ""
 
 
-def _inside(wrong: Mask, map_: Map) -> str:
-    """A block of one output, or of one input, outside of which nothing is wrong."""
-    outputs = along(wrong, 1) if map_.rows is None else np.zeros(0, dtype=bool)
-    sides = [(along(wrong, 0), map_.domain), (outputs, map_.codomain)]
-    for chosen, space in sides[::-1] if map_.transposed else sides:
-        if words := _block(chosen, space) if chosen.size else "":
-            # Each of its entries is wrong somewhere, and nothing else is: no need to say less.
-            every = described(chosen, space) == f"all of {words}"
-            return f"all of {words}" if every else f"only inside {words}"
-    return ""
-
-
-def _block(chosen: Mask, space: Space) -> str:
-    """The smallest block that holds the coordinates, all of one array."""
-    first, last = (int(np.nonzero(chosen)[0][k]) for k in (0, -1))
-    position = space.slot_at(first)
-    slot = space.slots[position]
-    if space.slot_at(last) != position or slot.entries is not None or not slot.shape:
+def _by_diagonal(wrong: Mask, telling: Mask) -> str:
+    """A part of a square Jacobian, given by the positions of output and input."""
+    rows, columns = wrong.shape
+    if rows != columns or rows < 3:
         return ""
-    pairs = chosen[space.span(position)].reshape(-1, len(slot.parts))
-    mask = along(pairs, 1).reshape(slot.shape)
-    along_axes = [np.nonzero(only(mask, axis))[0] for axis in range(mask.ndim)]
-    lines = [(int(at[0]), int(at[-1]), 1) for at in along_axes]
-    if 2 * math.prod(last - first + 1 for first, last, _ in lines) > mask.size:
-        return slot.name if len(space.slots) > 1 else ""
-    return _indexed(slot.name, lines, mask.shape)
+    for text, shape in _shapes(rows, columns):
+        is_part = 0 < int((shape & telling).sum()) < int(telling.sum())
+        if is_part and (wrong == (telling & shape)).all():
+            return f"{text} of the Jacobian"
+    return ""

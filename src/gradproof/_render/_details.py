@@ -12,7 +12,7 @@ BRIEFNESS = (0, 1, 2, 3)  # how much is left out, for a failure that would be lo
 SHOWN_BRIEFLY = 2  # findings of one check beside the first, which is shown in full
 SHOWN_NOTES = 3
 SHOWN_KINKS = 8
-SHOWN_ARRAYS = 3  # of a table of statistics; one where something failed
+SHOWN_ARRAYS = 3  # of a table of statistics
 LONGEST = 4  # lines of a message
 
 
@@ -115,18 +115,17 @@ def tables(result: CheckResult) -> dict[tuple[str, str], list[Statistic]]:
 
 
 def _statistics(result: CheckResult) -> Iterator[Line]:
-    """One line per array: each statistic beside what is allowed, in units of eps."""
+    """One line per array: each statistic beside what is allowed, in units of eps.
+
+    Of an array that is off a finding says as much.
+    """
+    if result.findings:
+        return
     found = tables(result)
-    wrong = [key for key, rows in found.items() if not all(row.ok for row in rows)]
-    shown = wrong if wrong else list(found)
-    most = 1 if result.findings else SHOWN_ARRAYS
-    for key in shown[:most]:
-        cells = [
-            f"{row.name} {row.value:.2g} of {row.allowed:.2g}{'' if row.ok else ' (!)'}"
-            for row in found[key]
-        ]
-        yield from wrapped("    ", f"{key[1]}, in eps: {', '.join(cells)}", "dim")
-    if (more := len(shown) - most) > 0:
+    for (_, array), rows in list(found.items())[:SHOWN_ARRAYS]:
+        cells = ", ".join(f"{row.name} {row.value:.2g} of {row.allowed:.2g}" for row in rows)
+        yield from wrapped("    ", f"{array}, in eps: {cells}", "dim")
+    if (more := len(found) - SHOWN_ARRAYS) > 0:
         arrays = "array" if more == 1 else "arrays"
         yield (Span(f"    ... and {more:,} more {arrays} in statistics", "dim"),)
 

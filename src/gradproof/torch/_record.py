@@ -20,7 +20,7 @@ import torch
 from torch.autograd.function import _SingleLevelFunction
 from torch.utils import _pytree as pytree
 
-from gradproof._checks import asked as rows_of
+from gradproof._checks import requested_checks
 from gradproof._data.frames import users_frame
 from gradproof._data.options import optional, positive
 from gradproof._data.records import Verdict
@@ -91,7 +91,7 @@ class Met:
 def _of_operators(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The checks asked for, less the forward mode, which PyTorch can give no operator of these."""
     settings, order = options.get("settings"), options.get("order")
-    rows = rows_of(overridden(settings, order=order))
+    rows = requested_checks(overridden(settings, order=order))
     return tuple(row.name for row in rows if row.mode == "reverse")
 
 

@@ -20,15 +20,17 @@ from torch.overrides import is_tensor_like
 from gradproof._adapters.torch import TorchMap, build
 from gradproof._adapters.torch.leaves import MKLDNN, SPARSE
 from gradproof._adapters.torch.sparse import values_of
-from gradproof._data.settings import Settings
 from gradproof._data.space import Slot, Values
 from gradproof._guard import guarded, restored
 from gradproof._maps.contract import Unsupported
-from gradproof._measure import jacobian
+from gradproof._numdiff.slopes import Slopes, measured_slopes
+from gradproof._numdiff.steps import coordinate_scales, step_tables
+from gradproof._numdiff.values import FunctionValues
 from gradproof.torch._guards import as_tuple, refuse_inputs
 
 # The module, which `torch.autograd` hides behind its function; without what says that two are old.
 _theirs = inspect.unwrap(_gradcheck).__globals__
+_SHARP = 1e-6  # of a slope: a larger bar is measured again
 
 
 def _undone(tensors: Iterable[Any]) -> restored:
@@ -187,9 +189,10 @@ def jacobians(func: Callable[..., Any], inputs: Any) -> Jacobians:
 
 def _blocks(derivative: TorchMap) -> Jacobians:
     n, m = derivative.domain.size, derivative.codomain.size
-    estimates = [jacobian.climbed(derivative, Settings(), j).estimate for j in range(n)]
-    measured = _columns([estimate.value for estimate in estimates], m)
-    error = _columns([estimate.error for estimate in estimates], m)
+    scales = coordinate_scales(derivative.domain, derivative.point)
+    slopes = _measured_columns(derivative, scales)
+    measured = _columns([each.middle / h for each, h in zip(slopes, scales, strict=True)], m)
+    error = _columns([each.bar / h for each, h in zip(slopes, scales, strict=True)], m)
     reverse = np.array([derivative.vjp(row) for row in np.eye(m)]).reshape(m, n)
     try:
         forward = _columns([derivative.jvp(column) for column in np.eye(n)], m)
@@ -206,6 +209,22 @@ def _blocks(derivative: TorchMap) -> Jacobians:
 
     rows, columns = (range(len(space.slots)) for space in (derivative.codomain, derivative.domain))
     return Jacobians(tuple(tuple(block(i, j) for j in columns) for i in rows))
+
+
+def _measured_columns(derivative: TorchMap, scales: Values) -> list[Slopes]:
+    """Slopes along each input, moved by its scale; at a kink the middle, with a bar to both ends.
+
+    A column that the usual steps do not resolve is measured with the finer step table as well.
+    """
+    function, found = FunctionValues(derivative), []
+    usual, fine = step_tables(max(derivative.resolution, function.coarsest_unit))
+    for j in range(scales.size):
+        slopes = measured_slopes(function.column_tables(scales, [j], usual)).without_kinks()
+        if (slopes.bar > _SHARP * slopes.size).any():
+            finer = measured_slopes(function.column_tables(scales, [j], fine))
+            slopes = slopes.merged(finer.without_kinks())
+        found.append(slopes)
+    return found
 
 
 def _columns(columns: list[Values], size: int) -> Values:

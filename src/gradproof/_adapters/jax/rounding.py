@@ -18,9 +18,9 @@ from jax.extend import core
 
 from gradproof._adapters.jax.programs import transferring
 from gradproof._adapters.raised import unsupported
+from gradproof._adapters.rounding import nearest, rounded_at_random
 from gradproof._data.frames import first_line
 from gradproof._maps.contract import Unsupported
-from gradproof._measure.rounding import nearest, rounded_at_random
 
 # Operations that move numbers or take one of them: nothing is rounded.
 _EXACT_NAMES = """
@@ -211,12 +211,12 @@ class Rounded:
     def _round(self, value: Any) -> Any:
         def at_random(array: Any) -> Any:
             draws = None if self._to_nearest else self._uniform(array)
-            return rounded_at_random(array, draws, self._unit, self._tiny)
+            return rounded_at_random(array, draws, self._unit, self._tiny, self._xp)
 
         return self._on_grid(value, at_random)
 
     def _constant(self, value: Any) -> Any:
-        return self._on_grid(value, partial(nearest, unit=self._unit, tiny=self._tiny))
+        return self._on_grid(value, partial(nearest, unit=self._unit, tiny=self._tiny, xp=self._xp))
 
     def _on_grid(self, value: Any, rounded: Callable[[Any], Any]) -> Any:
         kind = getattr(value, "dtype", None)

@@ -47,7 +47,7 @@ from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on, source_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._measure import probes
+from gradproof._numdiff.steps import coordinate_scales
 from gradproof.errors import UsageError
 
 # Weights of F(x + k h) - F(x - k h), k from 1, in differences of the sixth and fourth order.
@@ -447,7 +447,7 @@ def measured_gradient(map_: DifferentiableMap, v: Array) -> Callable[[Array], Ar
     from it. In units of the length over which F bends that step is below (30 `_APART`)^(1/4), and
     the sixth order is off by its sixth power over 140. Without such a step all is NaN.
     """
-    scales = probes.scales(map_.domain, map_.point)
+    scales = coordinate_scales(map_.domain, map_.point)
     steps, most = (_STEPS, _APART) if map_.resolution < DOUBLE else (_COARSE, _COARSE_APART)
 
     def differences(x: Array, step: float, weights: Sequence[float]) -> Array:

@@ -22,9 +22,9 @@ from gradproof._adapters.torch.rounding import InDouble, Rounding
 from gradproof._adapters.torch.samples import made_like as made_like
 from gradproof._adapters.torch.samples import values_of as values_of
 from gradproof._adapters.torch.tree import Outputs, named_outputs
+from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.inputs import EVERY, Variables
 from gradproof._data.options import altered
-from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._maps.contract import (
@@ -37,7 +37,6 @@ from gradproof._maps.contract import (
     Transform,
     Unsupported,
 )
-from gradproof._measure import steps
 
 
 def build(
@@ -113,7 +112,7 @@ class TorchMap(DifferentiableMap):
         self.point, self.held = self.inputs.point, self.inputs.held
         slots = (*self.domain.slots, *self.codomain.slots)
         self.resolution = max([slot.grain.unit for slot in slots])
-        if DOUBLE < self.resolution < steps.SINGLE:
+        if DOUBLE < self.resolution < SINGLE:
             self.resolution = max(self.resolution, unit_inside(self.graph.roots))
 
     @functools.cached_property

@@ -15,9 +15,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from gradproof._adapters.rounding import nearest, rounded_at_random
 from gradproof._adapters.torch.leaves import PLAIN, is_floating
-from gradproof._measure import steps
-from gradproof._measure.rounding import nearest, rounded_at_random
+from gradproof._data.formats import SINGLE
 
 Called = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]  # operator, args, kwargs -> result
 
@@ -72,7 +72,7 @@ class FunctionMode(TorchFunctionMode):
 
 
 # Stochastic arithmetic of fewer bits, in double precision: every operation is rounded at random,
-# as `gradproof._measure.rounding` says.
+# as `gradproof._adapters.rounding` says.
 
 
 _BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
@@ -125,10 +125,12 @@ class Rounding(DispatchMode):
             return self._rounded(func, args, kwargs)
 
     def _rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if next(_tensors(args), None) is None:  # as arange: a constant of the function
+            return func(*args, **kwargs)
         if self._tiny:
             args = tuple(map(self._held, args, _passed_by_value(func)))
         kind = _kind(func)
-        if func in _COMPOSITE or (self._unit <= steps.SINGLE and kind == "pointwise"):
+        if func in _COMPOSITE or (self._unit <= SINGLE and kind == "pointwise"):
             return self._by_parts(decomposition_table[func], args, kwargs)
         if kind == "normwise":
             args = tuple(map(self._disturbed, args))
@@ -221,7 +223,7 @@ class Rounding(DispatchMode):
         self._on_grid[memory.cdata] = memory
 
     def _nearest(self, value: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = nearest(value.resolve_neg(), self._unit, self._tiny)
+        found: torch.Tensor = nearest(value.resolve_neg(), self._unit, self._tiny, torch)
         return found
 
     def _round(self, value: torch.Tensor) -> torch.Tensor:
@@ -234,7 +236,7 @@ class Rounding(DispatchMode):
         if value.is_cpu and type(value) in PLAIN:  # NumPy takes half the time
             values = value.numpy(force=True), None if draws is None else draws.numpy()
             return torch.from_numpy(rounded_at_random(*values, *kind))
-        found: torch.Tensor = rounded_at_random(value.resolve_neg(), draws, *kind)
+        found: torch.Tensor = rounded_at_random(value.resolve_neg(), draws, *kind, torch)
         return found
 
     def _signed(self, like: torch.Tensor) -> torch.Tensor:

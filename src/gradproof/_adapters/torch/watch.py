@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.autograd.function import FunctionCtx
 
+from gradproof._adapters.handed_out import same_values
 from gradproof._adapters.torch.call import Call, Captured
 from gradproof._adapters.torch.graph import Graph, unreachable
 from gradproof._adapters.torch.leaves import share_memory, sharing
@@ -26,7 +27,6 @@ from gradproof._data.vectors import KEPT
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on
 from gradproof._maps.contract import Observed, Trait, Unsupported
-from gradproof._measure.evaluate import same_values
 
 _IN_A_ROW = 4  # backwards of one call, which tell what each does to the next
 _APART = 2039  # words, a prime: no shape of an array is made of it

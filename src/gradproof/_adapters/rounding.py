@@ -1,0 +1,81 @@
+"""Rounding up or down at random, to one of the two neighbours in a coarser arithmetic.
+
+A number of that arithmetic is left alone: ties stay ties, whole numbers stay whole, and what is
+selected or copied is not changed. The mean is that of the exact number, nearly (stochastic
+rounding: Croci et al. 2022, Royal Society Open Science 9): a number just beside one of the coarse
+arithmetic would be rounded to that in every one of a few runs, while the same number in a kernel,
+which sums in another order, may come out on its other side. So neither neighbour has less than a
+chance of a quarter. A constant of the function is no result: in each run it is the nearest one, as
+in the coarse arithmetic itself, where 0.3 is 0.30078125 in bfloat16 whatever is done with it.
+
+The formulas use only functions that NumPy, JAX and PyTorch share; `xp` is the module of the arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_EXPONENT = int(np.asarray(np.inf).view(np.int64))  # bits of a double without sign and digits
+_LEAST = 0.25  # chance of either neighbour
+_ON_GRID = (
+    1e-6  # of a spacing: so near to a coarse number, a double is that number but for rounding
+)
+
+
+def _spacing(values: Any, unit: float, tiny: float, xp: Any) -> Any:
+    """The spacing of the coarse numbers around each value."""
+    power = (values.view(xp.int64) & _EXPONENT).view(xp.float64) * (2 * unit)
+    return xp.clip(power, tiny, None)
+
+
+@np.errstate(all="ignore")  # what is not finite has no rest, and the largest no neighbour
+def rounded_at_random(
+    values: Any, draws: Any | None, unit: float, tiny: float, xp: Any = np
+) -> Any:
+    """The values, each at one of its neighbours among the coarse numbers.
+
+    Args:
+        values: doubles; those that are not finite are left as they are.
+        draws: uniform in [0, 1), one for each; None where they are rounded to nearest instead.
+        unit: unit round-off of the arithmetic.
+        tiny: its smallest positive number. Where the spacing is that, the mean is exact: sums of
+            numbers that are all far smaller would else be off by a quarter of it.
+            With 0 it has no grid: every number but 0 moves by up to a spacing, those too that a
+            coarse number would hold, as what 1 - 1e-13 was rounded from is not seen on a grid.
+        xp: module of the arrays: `numpy`, `jax.numpy` or `torch`.
+    """
+    spacing = _spacing(values, unit, tiny, xp)
+    if draws is None:
+        found = xp.round(values / spacing) * spacing
+        return xp.where(xp.isfinite(found), found, values)
+    if not tiny:
+        moved = values + (2 * draws - 1) * spacing
+        return xp.where(xp.isfinite(moved) & (values != 0), moved, values)
+    parts = values / spacing
+    found = xp.floor(parts)
+    rest = parts - found
+    chance = xp.where(spacing > tiny, xp.clip(rest, _LEAST, 1 - _LEAST), rest)
+    # On a coarse number, but for the rounding of doubles, it stays there.
+    chance = xp.where(xp.abs(rest - 0.5) > 0.5 - _ON_GRID, xp.round(rest), chance)
+    found = (found + (draws < chance)) * spacing
+    return xp.where(xp.isfinite(found), found, values)
+
+
+@np.errstate(all="ignore")
+def nearest(values: Any, unit: float, tiny: float, xp: Any = np) -> Any:
+    """The values, each at the nearest coarse number, as constants of the function are.
+
+    Args:
+        values: doubles; left as they are where the nearest number is no finite one, or 0: who adds
+            1e-8 in float16 adds it in more bits.
+        unit: unit round-off of the arithmetic.
+        tiny: its smallest positive number. With 0 it has no grid: all are left.
+        xp: module of the arrays: `numpy`, `jax.numpy` or `torch`.
+    """
+    if not tiny:
+        return values
+    spacing = _spacing(values, unit, tiny, xp)
+    found = xp.round(values / spacing) * spacing
+    return xp.where(xp.isfinite(found) & (found != 0), found, values)

@@ -1,0 +1,1 @@
+"""Claimed against measured derivatives in double precision: the law, and all that applies it."""

@@ -1,0 +1,168 @@
+"""The Jacobian that a mode of differentiation claims: products, rows, columns and the matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from gradproof._compare.tolerances import rounding_of_claim
+from gradproof._data.space import Values
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._numdiff.probes import one_hot
+from gradproof.errors import UsageError
+
+FEW_OUTPUTS = 16  # each is a cotangent of its own where J u cannot be had at once
+MOST_ENTRIES = 1 << 22  # of a Jacobian that is claimed as a whole
+_MODES_AGREE = 2.0**10  # roundings that <v, J u> and <J^T v, u> may differ by
+
+Mode = Literal["backward", "forward"]
+
+
+class Claim:
+    """What a framework says of the Jacobian of a map, by reverse or by forward mode.
+
+    By reverse mode J u comes from differentiating v -> (J^T v).u where the backward can be
+    differentiated. It is believed only while v.(J u) = (J^T v).u holds against the plain backward:
+    a double backward may be wrong where the backward is right, and the other way round.
+
+    Attributes:
+        map: whose Jacobian it is.
+        mode: "backward" or "forward".
+        v: the cotangent at which the backward is differentiated, (m,).
+        gradient: J^T v as claimed by the backward, (n,); by forward mode, of the backward where
+            there is one, for sizes only, else None.
+        rounding: by how much two ways to ask for J u differ, in parts of its size.
+
+    Args:
+        gradient: J^T v where it has been asked for already.
+    """
+
+    def __init__(
+        self,
+        map_: DifferentiableMap,
+        mode: Mode,
+        v: Values,
+        gradient: Values | None = None,
+        unit: float = 2.0**-53,
+    ) -> None:
+        self.map, self.mode, self.v, self.unit = map_, mode, v, unit
+        self.rounding, self._size = 0.0, 0.0
+        self._transposable = True
+        self.gradient = gradient
+        if gradient is None and mode == "backward":
+            self.gradient = map_.vjp(v)
+
+    def of(self, map_: DifferentiableMap) -> Claim:
+        """What the same mode claims of another map of the same sizes."""
+        return Claim(map_, self.mode, self.v, unit=self.unit)
+
+    def pull(self, v: Values) -> Values:
+        """J^T v, (n,)."""
+        if self.gradient is not None and np.array_equal(v, self.v):
+            return self.gradient
+        return np.asarray(self.map.vjp(v))
+
+    def along(self, u: Values) -> Values | None:
+        """J u, (m,); None where only products with cotangents can be had."""
+        if self.mode == "forward":
+            return np.asarray(self.map.jvp(u))
+        if self.v.size == 1:
+            assert self.gradient is not None
+            return np.atleast_1d(self.gradient @ u / self.v)
+        if self._transposable:
+            found = self._transposed(u)
+            if found is not None:
+                return found
+        if self.map.codomain.size > FEW_OUTPUTS:
+            return None
+        return self._by_rows(u)
+
+    def _by_rows(self, u: Values) -> Values:
+        used = u != 0  # 0 times an infinite entry is no part of the row
+        found: Values = self.rows()[:, used] @ u[used]
+        return found
+
+    def _transposed(self, u: Values) -> Values | None:
+        """J u as the derivative of v -> (J^T v).u; None where that is not its transpose."""
+        try:
+            found, _ = self.map.transposed_vjp(u, self.v)
+        except (UsageError, MemoryError):
+            raise
+        except Exception:  # what a user's backward raises when it is differentiated
+            self._transposable = False
+            return None
+        assert self.gradient is not None
+        moved = u != 0
+        total, own = float(self.v @ found), float(self.gradient[moved] @ u[moved])
+        size = float(np.abs(self.v) @ np.abs(found))
+        size += float(np.abs(self.gradient[moved]) @ np.abs(u[moved]))
+        self._size = size = max(self._size, size)  # a part of u may cancel
+        off = abs(total - own)
+        agrees = off <= max(self.unit, 2.0**-53) * _MODES_AGREE * size < math.inf
+        if not agrees and (math.isfinite(total) or math.isfinite(own)):
+            self._transposable = False
+            return None
+        self.rounding = max(self.rounding, off / size if 0 < size < math.inf else 0.0)
+        return np.asarray(found)
+
+    def rounding_of(self, *sizes: Values | float) -> Values:
+        """S of a claim whose terms have these sizes."""
+        usual = rounding_of_claim(self.unit, *sizes)
+        if not self.rounding:
+            return usual
+        return np.maximum(usual, rounding_of_claim(16 * self.rounding * 2.0**-10, *sizes))
+
+    def rows(self) -> Values:
+        """The Jacobian from one cotangent per output, (m, n)."""
+        size = self.map.codomain.size
+        return np.stack([self.pull(one_hot(size, i)) for i in range(size)])
+
+    def columns(self) -> Values | None:
+        """The Jacobian from one tangent per input, (m, n); None where J u cannot be had."""
+        size, found = self.map.domain.size, []
+        for j in range(size):
+            column = self.along(one_hot(size, j))
+            if column is None:
+                return None
+            found.append(column)
+        return np.stack(found, axis=1)
+
+    def matrix(self) -> Values:
+        """The claimed Jacobian, (m, n), by rows or columns, whichever are fewer."""
+        outputs, inputs = self.map.codomain.size, self.map.domain.size
+        if self.mode == "forward":
+            found = self.columns()
+            assert found is not None  # forward mode has every column
+            return found
+        if self._transposable and inputs < outputs:
+            found = self.columns()
+            if found is not None and self._transposable:
+                return found
+        return self.rows()
+
+    def row_products(self, i: int) -> Callable[[Values], float]:
+        """The function u -> (J u)_i."""
+        in_columns = self.mode == "forward" or self._transposable
+        row = None if in_columns else self.pull(one_hot(self.map.codomain.size, i))
+
+        def product(u: Values) -> float:
+            if row is not None:
+                return float(row[u != 0] @ u[u != 0])
+            column = self.along(u)
+            return math.nan if column is None else float(column[i])
+
+        return product
+
+    def gradient_for_sizes(self) -> Values | None:
+        """J^T v of whatever mode has it: its entries show which inputs are ill-scaled."""
+        if self.gradient is None:
+            try:
+                self.gradient = self.map.vjp(self.v)
+            except (Unsupported, UsageError):
+                return None
+            except Exception:  # a backward that raises is for its own check to report
+                return None
+        return self.gradient

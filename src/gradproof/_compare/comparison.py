@@ -1,0 +1,155 @@
+"""One mode's claims at one point beside F, and the result of comparing them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradproof._compare.claims import MOST_ENTRIES, Claim, Mode
+from gradproof._compare.tolerances import Resolution
+from gradproof._data.records import Finding
+from gradproof._data.settings import Settings
+from gradproof._data.space import Values
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._numdiff.probes import random_cotangent, random_tangent
+from gradproof._numdiff.steps import StepTable, coordinate_scales, step_tables
+from gradproof._numdiff.values import FunctionValues
+
+MOST_FINDINGS = 64
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one mode claims of a map, and all that is needed to measure F beside it.
+
+    Attributes:
+        map: F at its point.
+        settings: tolerances, seed, sizes.
+        function: values of F.
+        claim: the claimed Jacobian.
+        check: name of the check, for findings.
+        scales: of each coordinate, (n,).
+        u: the first tangent, (n,).
+        unit: unit round-off in which F is computed.
+        resolution: how small error bars must be.
+        usual, fine: step tables.
+    """
+
+    map: DifferentiableMap
+    settings: Settings
+    function: FunctionValues
+    claim: Claim
+    check: str
+    scales: Values
+    u: Values
+    unit: float
+    resolution: Resolution
+    usual: StepTable
+    fine: StepTable
+
+    @property
+    def inputs(self) -> int:
+        return self.map.domain.size
+
+    @property
+    def outputs(self) -> int:
+        return self.map.codomain.size
+
+    @property
+    def size(self) -> str:
+        """Of the Jacobian, in words."""
+        return f"{self.outputs:,} x {self.inputs:,} Jacobian"
+
+    @property
+    def can_measure_every_entry(self) -> bool:
+        """Whether the Jacobian is small enough to be measured entry by entry."""
+        return (
+            self.inputs <= self.settings.full_jacobian
+            and self.inputs * self.outputs <= MOST_ENTRIES
+        )
+
+    def tangent(self, number: int) -> Values:
+        """Direction `number`, (n,); 0 is `u`."""
+        if number == 0:
+            return self.u
+        return random_tangent(self.map.domain, self.scales, self.settings.seed, number)
+
+    def rounding(self, *sizes: Values | float) -> Values:
+        """S of a claim whose terms have these sizes."""
+        return self.claim.rounding_of(*sizes)
+
+
+def comparison_of(
+    map_: DifferentiableMap,
+    settings: Settings,
+    mode: Mode,
+    *,
+    function: FunctionValues | None = None,
+    gradient: Values | None = None,
+    check: str = "",
+) -> Comparison:
+    """The comparison of one mode of a map with F.
+
+    Args:
+        map_: the function at its point.
+        settings: of the run.
+        mode: "backward" or "forward".
+        function: values of F, where they are known.
+        gradient: J^T v of cotangent 0, likewise.
+        check: name of the check, for findings; the mode where it is "".
+    """
+    function = FunctionValues(map_) if function is None else function
+    slots = (*map_.domain.slots, *map_.codomain.slots)
+    units = [slot.grain.unit for slot in slots if slot.size]
+    unit = max([*units, map_.resolution, function.coarsest_unit])
+    v = random_cotangent(map_.codomain, settings.seed, 0)
+    scales = coordinate_scales(map_.domain, map_.point)
+    size = max(map_.domain.size, map_.codomain.size)
+    usual, fine = step_tables(unit, settings.largest_step, size)
+    return Comparison(
+        map=map_,
+        settings=settings,
+        function=function,
+        claim=Claim(map_, mode, v, gradient, unit),
+        check=check or mode,
+        scales=scales,
+        u=random_tangent(map_.domain, scales, settings.seed, 0),
+        unit=unit,
+        resolution=Resolution.at_precision(unit, settings.resolution),
+        usual=usual,
+        fine=fine,
+    )
+
+
+def entry_finding(
+    comparison: Comparison, row: int, column: int | None, numbers: Sequence[Any]
+) -> Finding:
+    """The finding of a wrong entry, or with no column of a wrong slope along a random direction.
+
+    `numbers` are claimed, measured, error bar and allowed gap.
+    """
+    map_, (claimed, measured, error, allowed) = comparison.map, map(float, numbers)
+    output = map_.codomain.locate(row)
+    input_ = None if column is None else map_.domain.locate(column)
+    shown = Finding("", "", claimed=claimed, measured=measured).digits
+    bar = f" +- {error:.1g}" if error == error else ""
+    place = f"{input_} -> {output}" if input_ else f"{output} along a random direction"
+    message = (
+        f"{place}: claimed {claimed:.{shown}g}, measured {measured:.{shown}g}{bar}; "
+        f"the gap is {abs(claimed - measured):.3g}, allowed {allowed:.2g}"
+    )
+    kind = "entry" if column is not None else "row"
+    if map_.codomain.slots[output.slot].detached:
+        message += f"; {output.name} claims to have no derivative (it does not require grad)"
+        kind = "detached"
+    return Finding(
+        comparison.check, message, kind, input_, output, claimed, measured, error, allowed
+    )
+
+
+def sorted_findings(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Largest gap first, NaN before all, and no more than a report can hold."""
+    ordered = sorted(findings, key=lambda f: -math.inf if math.isnan(f.gap) else -f.gap)
+    return tuple(ordered[:MOST_FINDINGS])

@@ -1,0 +1,289 @@
+"""From a comparison to a result: screen, entries or bisection, neighbours, other points."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from gradproof._compare.comparison import Comparison, comparison_of
+from gradproof._compare.entries import entries_result, open_outputs_text
+from gradproof._compare.localize import localized_result
+from gradproof._compare.nonsmooth import unseen_width, widened_by_neighbours
+from gradproof._compare.screen import (
+    Screen,
+    first_screen,
+    ill_scaled_columns,
+    is_hopeless,
+    moves_further_away,
+    screen_along,
+)
+from gradproof._compare.tolerances import bound_of_entry, root_mean_square
+from gradproof._data.records import Finding, Verdict
+from gradproof._data.results import PointResult, count_of, inconclusive, passed
+from gradproof._maps.contract import Unsupported
+from gradproof._numdiff.probes import Kind, random_offsets, rounded_to_formats
+from gradproof._numdiff.steps import FAR, NEIGHBOUR
+from gradproof._numdiff.values import DifferenceTable
+from gradproof.errors import UsageError
+
+WITHOUT_ENTRIES = "nothing to check: no input or no output has an entry"
+_BETWEEN = "claims lie between the one-sided slopes"
+_NEIGHBOURS, _NEIGHBOURS_TRIED = 2, 8
+
+
+def point_result(
+    comparison: Comparison, table: DifferenceTable | None = None, *, quick: bool = False
+) -> PointResult:
+    """What differences of F say of the claims: at the point, and beside it where F is not smooth.
+
+    Args:
+        comparison: of one mode.
+        table: the difference table along the first tangent, where it is known.
+        quick: whether one tangent is enough: what is wrong along it fails without a place, and
+            ill-scaled inputs are not asked again.
+    """
+    found = result_at_point(comparison, table, quick=quick)
+    if found.flat and not comparison.settings.classic_step:
+        return _result_elsewhere(comparison, found)
+    if found.kinks and found.verdict is not Verdict.FAILED:
+        if comparison.settings.other_inputs:
+            return _with_neighbours(comparison, found)
+        kinks = count_of(len(found.kinks))
+        return found.with_notes(f"not differentiable at {kinks}; {_BETWEEN}")
+    return found
+
+
+def result_at_point(
+    comparison: Comparison, table: DifferenceTable | None = None, *, quick: bool = False
+) -> PointResult:
+    """What differences of F say of the claims at the point alone."""
+    with np.errstate(all="ignore"):
+        return _result_at_point(comparison, table, quick)
+
+
+def _result_at_point(
+    comparison: Comparison, table: DifferenceTable | None, quick: bool
+) -> PointResult:
+    if not comparison.inputs or not comparison.outputs:
+        return _result_without_entries(comparison)
+    if not np.isfinite(comparison.function.centre).any():
+        return inconclusive("the function has no finite value at the point")
+    if quick:
+        screen = screen_along(comparison, comparison.u, table)
+        if screen.decisions.wrong.any():
+            return PointResult(Verdict.FAILED, "wrong along a tangent")
+    else:
+        screen = first_screen(comparison, table)
+    decisions = screen.decisions
+    if screen.is_flat:
+        found = _flat_result(comparison, screen)
+        if found.flat and moves_further_away(comparison):
+            return replace(passed("zero, claimed and measured, where F stands still"), flat=True)
+        return found
+    if not decisions.all_right:
+        return _result_of_doubt(comparison, screen)
+    wrong, drowned = (None, 0) if quick else ill_scaled_columns(comparison, screen)
+    if wrong is not None:
+        return _result_of_doubt(comparison, wrong)
+    bound = bound_of_entry(decisions.bound, comparison.inputs)
+    notes = []
+    if drowned:
+        inputs = count_of(drowned, "input", "inputs")
+        notes.append(f"the derivatives of {inputs} are below the rounding of F: not tested")
+    return passed(verified_text(comparison, bound), bound).with_notes(*notes)
+
+
+def verified_text(comparison: Comparison, bound: float) -> str:
+    """That a Jacobian was verified, and how finely."""
+    finely = f"to {bound:.0e}" if bound < 1 else "along random directions, not entry by entry"
+    return f"{comparison.size} verified {finely}"
+
+
+def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
+    """Where the screen shows something wrong or open: entries, or bisection, decide."""
+    decisions = screen.decisions
+    by_plain_difference = comparison.settings.classic_step and comparison.can_measure_every_entry
+    if not by_plain_difference and is_hopeless(comparison, screen.slopes, decisions):
+        text = open_outputs_text(comparison, np.flatnonzero(decisions.open), decisions.bound)
+        return inconclusive(f"{text}: F is too rough, or too flat beside its rounding")
+    if comparison.can_measure_every_entry:
+        return entries_result(comparison, screen)
+    screen = _with_subdifferentials(comparison, screen)
+    if not screen.decisions.wrong.any():
+        return _result_beside(comparison, screen)
+    return localized_result(comparison, screen)
+
+
+def _with_subdifferentials(comparison: Comparison, screen: Screen) -> Screen:
+    """The screen, with wrong rows at kinks left open that slopes nearby explain.
+
+    Of many tied numbers a claim may be any of them: see `joint_mismatch` for what is allowed.
+    """
+    decisions, slopes = screen.decisions, screen.slopes
+    if screen.claimed is None or not (decisions.wrong.any() and (slopes.width > 0).any()):
+        return screen
+    wide, pieces = widened_by_neighbours(comparison, slopes, screen.claimed, screen.u)
+    explained = decisions.wrong & (wide.width > 0)
+    explained &= wide.gap(screen.claimed) <= slopes.bar + unseen_width(wide, pieces)
+    changed = replace(
+        decisions, wrong=decisions.wrong & ~explained, open=decisions.open | explained
+    )
+    return replace(screen, decisions=changed)
+
+
+def _result_without_entries(comparison: Comparison) -> PointResult:
+    """No output has an entry, or no input: every gradient of these outputs is zero."""
+    if not comparison.map.codomain.slots:
+        return inconclusive("nothing was tested: the function has no output with a derivative")
+    gradient = comparison.claim.gradient
+    if gradient is not None and gradient.any():
+        j = int(np.flatnonzero(gradient)[0])
+        place = comparison.map.domain.locate(j)
+        message = (
+            f"gradient of {place}: got {gradient[j]:.6g}, expected 0 of outputs without entries"
+        )
+        finding = Finding(comparison.check, message, "entry", place, claimed=float(gradient[j]))
+        text = "outputs without entries have a gradient"
+        return PointResult(Verdict.FAILED, text, (finding,))
+    return passed(WITHOUT_ENTRIES)
+
+
+def _flat_result(comparison: Comparison, screen: Screen) -> PointResult:
+    """Nothing is claimed, and F does not vary: nothing was tested.
+
+    A derivative that does not vary is that of a linear function, and is right.
+    """
+    bar = float(np.max(screen.slopes.bar, initial=0.0))
+    if comparison.settings.classic_step and all(s.detached for s in comparison.map.codomain.slots):
+        return passed("no output claims a derivative, and none varies", 0.0)
+    size = root_mean_square(comparison.function.centre)
+    if comparison.map.derived and size and bar <= comparison.settings.resolution * size:
+        text = f"zero to {bar:.0e}, claimed and measured, where the derivative is {size:.2g}"
+        return passed(text, bar / size)
+    text = (
+        f"nothing was tested: claimed and measured are both zero to {bar:.0e} and the function "
+        "does not vary"
+    )
+    return replace(inconclusive(text), flat=True)
+
+
+def _result_elsewhere(comparison: Comparison, found: PointResult) -> PointResult:
+    """What other points say of a function that is flat at this one, as ReLU of negative numbers.
+
+    That the claims are right where F varies has tested them. That they are wrong there refutes
+    nothing: F may not be made for such inputs.
+    """
+    for number, radius in enumerate(FAR):
+        near = _comparison_at(comparison, 64 + number, radius)
+        if near is None:
+            continue
+        screen = first_screen(near)
+        if screen.is_flat or (screen.decisions.open.any() and not screen.decisions.wrong.any()):
+            continue  # what is not plain there is not worth its entries
+        there = result_at_point(near)
+        if there.flat or (there.verdict is Verdict.INCONCLUSIVE):
+            continue
+        if there.verdict is Verdict.PASSED and there.bound == there.bound and there.bound > 0:
+            text = f"zero, claimed and measured; at a point where F varies: {there.summary}"
+            return replace(there, summary=text)
+        if there.verdict is Verdict.FAILED:
+            reason = there.findings[0].message if there.findings else there.summary
+            text = f"{found.summary}; at a point where it varies the derivative is wrong: {reason}"
+            return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)
+    if found.verdict is Verdict.PASSED:  # it moves further away, as a staircase does
+        return found
+    text = f"{found.summary}, here or at the other points tried; choose a point where it does"
+    return replace(found, summary=text)
+
+
+def _comparison_at(comparison: Comparison, number: int, radius: float) -> Comparison | None:
+    """The same comparison at a random point `radius` scales away; None where there is none."""
+    map_ = comparison.map
+    seed, size = comparison.settings.seed, map_.domain.size
+    moves = random_offsets(seed, Kind.NEARBY_POINT, number, size)
+    x = map_.point + radius * comparison.scales * moves
+    for position, slot in enumerate(map_.domain.slots):
+        span = map_.domain.span(position)
+        x[span] = np.clip(x[span], *slot.limits)
+    try:
+        near = map_.at(rounded_to_formats(map_.domain, x))
+        return comparison_of(
+            near, comparison.settings, comparison.claim.mode, check=comparison.check
+        )
+    except MemoryError:
+        raise
+    except (Unsupported, UsageError):
+        return None
+    except Exception:  # the function, or its backward, may raise at another point
+        return None
+
+
+def _neighbour_results(comparison: Comparison) -> list[PointResult]:
+    """What is found at points beside this one, where ties and kinks are left behind.
+
+    Points at which F has no value, beyond the border of its domain, are passed over.
+    """
+    found: list[PointResult] = []
+    missing = int((~np.isfinite(comparison.function.centre)).sum())
+    for number in range(_NEIGHBOURS_TRIED):
+        near = _comparison_at(comparison, 32 + number, NEIGHBOUR)
+        if near is not None and int((~np.isfinite(near.function.centre)).sum()) <= missing:
+            found.append(result_at_point(near))
+        if len(found) == _NEIGHBOURS:
+            break
+    return found
+
+
+def _with_neighbours(comparison: Comparison, found: PointResult) -> PointResult:
+    """The result at a point that is not smooth, with what its neighbours say of the formula.
+
+    Claims between the slopes at a kink may be a convention while the formula beside it is wrong.
+    """
+    results = _neighbour_results(comparison)
+    for result in results:
+        if result.verdict is Verdict.FAILED:
+            return _wrong_beside(found, result)
+    right = [result for result in results if result.verdict is Verdict.PASSED]
+    bare = f"not differentiable at {count_of(len(found.kinks))}"
+    if len(right) == _NEIGHBOURS:
+        bound = max(result.bound for result in (found, *right))
+        note = f"{bare}; {_BETWEEN}; right at smooth neighbours"
+        return replace(found, bound=bound).with_notes(note)
+    note = f"{bare}; not verified at a smooth neighbour"
+    if found.verdict is Verdict.PASSED and any(kink.kind != "kink" for kink in found.kinks):
+        text = f"a claim where there is no slope is a convention, and {note}"
+        return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)
+    return found.with_notes(note)
+
+
+def _wrong_beside(found: PointResult, there: PointResult) -> PointResult:
+    findings = tuple(
+        replace(finding, kind="neighbour", message=f"at a smooth neighbour: {finding.message}")
+        for finding in there.findings
+    )
+    text = f"wrong at a smooth neighbour of the point: {there.summary}"
+    return replace(
+        found, verdict=Verdict.FAILED, summary=text, findings=findings, block=there.block
+    )
+
+
+def _result_beside(comparison: Comparison, screen: Screen) -> PointResult:
+    """Of a large Jacobian at kinks: claims lie between the slopes there, and are right nearby."""
+    rows = np.flatnonzero(screen.decisions.open)
+    if screen.claimed is None or not rows.size:
+        return inconclusive("some outputs could not be resolved")
+    kinked = np.isfinite(screen.slopes.bar)
+    if not kinked[rows].all() or not (screen.slopes.width > 0).any():
+        return inconclusive(open_outputs_text(comparison, rows, screen.decisions.bound))
+    results = _neighbour_results(comparison)
+    for result in results:
+        if result.verdict is Verdict.FAILED:
+            return _wrong_beside(inconclusive(""), result)
+    right = [result for result in results if result.verdict is Verdict.PASSED]
+    if not right:
+        return inconclusive(f"{len(rows):,} outputs have kinks, here and nearby")
+    bound = max(result.bound for result in right)
+    outputs = count_of(len(rows), "output", "outputs")
+    note = f"not differentiable in {outputs}; {_BETWEEN}; right at smooth neighbours"
+    return passed(f"{verified_text(comparison, bound)} nearby", bound).with_notes(note)

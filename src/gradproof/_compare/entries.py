@@ -1,0 +1,441 @@
+"""Every entry of a Jacobian by the law: what a check means wherever the screen is in doubt.
+
+Columns are measured one by one, many at a time. An entry that looks wrong, or open, has to survive
+further measurements of its column before it is reported: the finer step table, steps in the
+coordinate's own scale, slopes at nearby points, and the rounding that claim and values show in
+runs with fewer bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gradproof._compare.comparison import Comparison, entry_finding, sorted_findings
+from gradproof._compare.nonsmooth import (
+    joint_mismatch,
+    kink_finding,
+    kinks_of_entries,
+    slopes_of_ties,
+    widened_by_neighbours,
+)
+from gradproof._compare.screen import Screen
+from gradproof._compare.tolerances import Decisions, decide, root_mean_square
+from gradproof._data.records import Kink, Verdict
+from gradproof._data.results import MeasuredBlock, PointResult, count_of, inconclusive, passed
+from gradproof._data.space import Indices, Mask, Values
+from gradproof._maps.contract import Unsupported
+from gradproof._numdiff.probes import one_hot
+from gradproof._numdiff.slopes import Slopes, measured_slopes
+from gradproof._numdiff.steps import StepTable
+from gradproof.errors import UsageError
+
+_AT_ONCE = 1 << 17  # entries that are measured and decided together
+_SCALES = StepTable(2.0**-3, 0.5, 8)  # where a staircase shows its mean slope
+_REMEASURED = 8  # columns, the most doubtful first, that are measured again
+_FEW_BITS = 2.0**-36  # unit round-off of the runs that show the rounding of claims
+_TIMES_HONEST = 16.0  # of the error of such a run, scaled back to F's own precision
+
+
+@dataclass
+class _Entries:
+    """The entries decided so far, all outputs by the columns, in units of the tangent u, (m, k)."""
+
+    columns: Indices  # (k,)
+    u: Values  # of these columns, (k,)
+    claimed: Values
+    low: Values
+    high: Values
+    bar: Values
+    wrong: Mask
+    open: Mask
+    allowed: Values
+    bound: float = 0.0
+
+    def block(self, inputs: int) -> MeasuredBlock:
+        """The entries as derivatives, for places and causes; of a map with so many inputs."""
+        return MeasuredBlock(
+            rows=np.arange(len(self.claimed)),
+            columns=self.columns,
+            claimed=self.claimed / self.u + 0.0,  # no -0
+            measured=(self.low + self.high) / 2 / self.u + 0.0,
+            error=(self.bar + (self.high - self.low) / 2) / np.abs(self.u),
+            allowed=self.allowed / np.abs(self.u),
+            wrong=self.wrong,
+            whole=len(self.columns) == inputs,
+        )
+
+
+def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
+    """Measure and decide every entry of the Jacobian.
+
+    Args:
+        comparison: of at most `full_jacobian` inputs.
+        screen: what the first tangent shows.
+    """
+    claimed = comparison.claim.matrix()
+    u = comparison.scales * np.sign(comparison.u)
+    found = _decided_entries(comparison, claimed, u, np.flatnonzero(screen.u))
+    block = found.block(comparison.inputs)
+    kinked = (found.high > found.low) & np.isfinite(found.bar)
+    ends = found.low / found.u, found.high / found.u
+    kinks = kinks_of_entries(comparison, block, ends, kinked & ~found.wrong)
+    if found.wrong.any():
+        return _wrong_entries(comparison, block, np.sort(np.stack(ends), axis=0), kinks)
+    smooth = not kinked.any()
+    if smooth and (row := _nonlinear_row(comparison, screen, found)) is not None:
+        return row
+    if block.whole and not smooth:
+        mismatch = joint_mismatch(comparison, claimed, block.allowed)
+        if mismatch is not None:
+            text = "each entry is a slope at a kink, but together they are no gradient near it"
+            return PointResult(Verdict.FAILED, text, (mismatch,), kinks=kinks, block=block)
+    if found.open.any():
+        return _open_entries(comparison, found, kinks)
+    text = f"{comparison.size} verified to {found.bound:.0e}, entry by entry"
+    result = replace(passed(text, found.bound), kinks=kinks)
+    return result.with_notes(_note_of_small_entries(comparison, found))
+
+
+def _note_of_small_entries(comparison: Comparison, found: _Entries) -> str:
+    """That some entries are right only because all that is known of them is below `atol`."""
+    small = comparison.settings.atol * np.abs(found.u)
+    size = np.maximum(np.abs(found.low), np.abs(found.high))
+    gap = np.maximum(np.maximum(found.low - found.claimed, found.claimed - found.high), 0.0)
+    granted = gap > found.allowed - small
+    granted &= (size < small) & (np.abs(found.claimed) < small)
+    number = int(granted.sum())
+    if not number:
+        return ""
+    pair = "claimed and measured differ, both below atol"
+    return f"{count_of(number)} of {granted.size:,} passed by atol alone: {pair}"
+
+
+def _decided_entries(
+    comparison: Comparison, claimed: Values, u: Values, columns: Indices
+) -> _Entries:
+    """The decision of every entry of some columns; of ill-scaled ones beside each other only."""
+    outputs, inputs = comparison.outputs, len(columns)
+    chosen_claims, steps = claimed[:, columns], u[columns]
+    scaled = np.where(chosen_claims == 0, 0.0, chosen_claims * steps)
+    sizes = np.where(np.isfinite(scaled), np.abs(scaled), 0.0)
+    row_sizes = sizes.max(axis=1)
+    # 0 times an infinite slope is NaN, and no claim of the entry beside the infinite one.
+    infinite = np.isinf(claimed)
+    beside = np.expand_dims(infinite.any(axis=0), 0) | np.expand_dims(infinite.any(axis=1), 1)
+    lost = (np.isnan(claimed) & beside)[:, columns]
+    shape = scaled.shape
+    low, high, bar, allowed = (np.empty(shape) for _ in range(4))
+    wrong, open_ = np.empty(shape, bool), np.empty(shape, bool)
+    found = _Entries(columns, steps, scaled, low, high, bar, wrong, open_, allowed)
+    step, effort = max(1, _AT_ONCE // (8 * outputs)), _Effort()
+    for start in range(0, inputs, step):
+        chosen = slice(start, min(start + step, inputs))
+        part = columns[chosen]
+        tables = comparison.function.column_tables(u, part.tolist(), comparison.usual)
+        slopes = measured_slopes(tables)
+        here = scaled[:, chosen].T.reshape(-1)
+        unknown = lost[:, chosen].T.reshape(-1)
+        law = _Law(comparison, row_sizes, u[part], unknown)
+        # A slope that looks infinite may be one that only finer steps show: it is open first.
+        unknown_bar = np.where(slopes.is_infinite, np.inf, slopes.bar)
+        decisions = law.decide(replace(slopes, bar=unknown_bar), here)
+        if not decisions.all_right:
+            slopes, decisions, effort = _remeasured(law, slopes, here, decisions, u, part, effort)
+        for table, values in (
+            (low, slopes.low),
+            (high, slopes.high),
+            (bar, slopes.bar),
+            (wrong, decisions.wrong),
+            (open_, decisions.open),
+            (allowed, decisions.allowed),
+        ):
+            table[:, chosen] = values.reshape(-1, outputs).T
+        found.bound = max(found.bound, decisions.bound)
+    if found.open.any() and comparison.settings.classic_step:
+        _judge_by_classic_step(comparison, found)
+    return found
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """What measuring columns again has shown: a wrong entry for sure; and its cost so far."""
+
+    sure: bool = False
+    open_columns: int = 0
+
+
+@dataclass(frozen=True)
+class _Law:
+    """The law for entries times u, column after column: (k * m,) comparisons."""
+
+    comparison: Comparison
+    row_sizes: Values  # largest claimed term of each row, (m,)
+    u: Values  # of the columns, (k,)
+    unknown: Mask  # claims that say nothing, (k * m,)
+
+    def decide(self, slopes: Slopes, claimed: Values, further: Values | float = 0.0) -> Decisions:
+        """Decide every entry; `further` is rounding of claims that was measured."""
+        comparison, settings = self.comparison, self.comparison.settings
+        outputs = self.row_sizes.size
+        sizes = np.where(np.isfinite(claimed), np.abs(claimed), 0.0).reshape(-1, outputs)
+        beside = np.maximum(self.row_sizes[None, :], sizes.max(axis=1, keepdims=True)).reshape(-1)
+        typical = np.maximum(beside, root_mean_square(self.row_sizes))
+        tolerance = settings.atol * np.repeat(np.abs(self.u), outputs)
+        tolerance = tolerance + settings.rtol * slopes.size
+        # Of 0 times an infinite slope nothing is known, but where the entry is measured as zero.
+        zero = np.abs(slopes.middle) <= slopes.bar
+        claimed = np.where(self.unknown, np.where(zero, 0.0, np.inf), claimed)
+        slopes = replace(slopes, bar=np.where(self.unknown & ~zero, np.inf, slopes.bar))
+        # Iterative solvers, and other sums that cancel, leave half the digits of a row as zero.
+        half = math.sqrt(comparison.claim.unit) * beside
+        rounding = np.where(zero, half, 0.0) + comparison.rounding(beside) + further
+        return decide(
+            slopes,
+            claimed,
+            rounding,
+            tolerance,
+            typical,
+            comparison.resolution.of_entry,
+            comparison.resolution.small,
+        )
+
+
+def _remeasured(
+    law: _Law,
+    slopes: Slopes,
+    claimed: Values,
+    decisions: Decisions,
+    u: Values,
+    columns: Indices,
+    effort: _Effort,
+) -> tuple[Slopes, Decisions, _Effort]:
+    """Slopes and decisions after the most doubtful columns were measured again, and the effort.
+
+    Once one entry is wrong for sure, others of columns that were not measured again count as wrong
+    too, but for those at kinks.
+    """
+    outputs = law.row_sizes.size
+    parts = {
+        name: np.array(getattr(slopes, name))
+        for name in ("low", "high", "bar", "noise", "steepness", "still")
+    }
+    doubt = (2 * decisions.wrong + decisions.open).reshape(-1, outputs).max(axis=1)
+    further, asked = np.zeros(claimed.size), np.zeros(claimed.size, bool)
+    for k in np.argsort(-doubt, kind="stable")[:_REMEASURED]:
+        is_wrong = doubt[k] > 1
+        if not doubt[k] or effort.sure or (not is_wrong and effort.open_columns >= _REMEASURED):
+            break
+        span = slice(int(k) * outputs, (int(k) + 1) * outputs)
+        again, further[span] = surviving_slopes(
+            law.comparison,
+            slopes.part(span),
+            claimed[span],
+            one_hot(u.size, int(columns[k]), float(u[columns[k]])),
+        )
+        for name, values in parts.items():
+            values[span] = getattr(again, name)
+        asked[span] = True
+        single = _Law(law.comparison, law.row_sizes, law.u[k : k + 1], law.unknown[span])
+        still_wrong = single.decide(again, claimed[span], further[span]).wrong.any()
+        effort = _Effort(bool(still_wrong), effort.open_columns + (not is_wrong))
+    parts["bar"] = np.where(slopes.is_infinite & ~asked, np.inf, parts["bar"])
+    slopes = Slopes(**parts, differences=slopes.differences)
+    again_decided = law.decide(slopes, claimed, further)
+    unasked = again_decided.wrong & ~asked
+    if effort.sure:
+        unasked &= slopes.width > 0
+    wrong, open_ = again_decided.wrong & ~unasked, again_decided.open | unasked
+    return slopes, replace(again_decided, wrong=wrong, open=open_), effort
+
+
+def surviving_slopes(
+    comparison: Comparison, slopes: Slopes, claimed: Values, w: Values
+) -> tuple[Slopes, Values]:
+    """Slopes along w measured again, as a finding has to survive it: with the rounding of claims.
+
+    With the finer step table and, of a single coordinate that is smaller than its scale, with steps
+    of its own size: zero may be nearer than the numbers beside it. Where a claim is still off: with
+    the slopes at nearby points, with the rounding that claims and values show, and with a bar as
+    wide as the gap where differences on some scale agree with the claim.
+
+    Args:
+        comparison: of claims and F.
+        slopes: along w, (m,).
+        claimed: J w, (m,).
+        w: a direction, (n,); one coordinate of it for a column.
+    """
+    function = comparison.function
+    tables = [(function.table(w, comparison.fine), 1.0)]
+    moved = np.flatnonzero(w)
+    if len(moved) == 1:
+        x = abs(float(comparison.map.point[moved[0]]))
+        part = 2.0 ** math.floor(math.log2(x)) / abs(float(w[moved[0]])) if x else 1.0
+        if part < 1:
+            tables.append((function.table(part * w, comparison.fine), 1 / part))
+    for table, factor in tables:
+        slopes = slopes.merged(measured_slopes(table).scaled(factor))
+    rounding = np.zeros(claimed.size)
+    if not (slopes.gap(claimed) > slopes.bar).any():
+        return slopes, rounding
+    slopes, _ = widened_by_neighbours(comparison, slopes, claimed, w)
+    if not (slopes.width > 0).any():
+        rounding, jitter = rounding_of_runs(comparison, claimed, w)
+        jitter = np.where(slopes.gap(claimed) > slopes.bar, jitter, 0.0)  # the others stay as sharp
+        if (jitter > slopes.noise).any():
+            tables.append((function.table(w, comparison.usual), 1.0))
+            noisy = [
+                measured_slopes(replace(table, jitter=jitter)).scaled(factor)
+                for table, factor in tables
+            ]
+            slopes = functools.reduce(Slopes.merged, noisy)
+    if len(moved) == 1:
+        slopes = slopes_of_ties(comparison, slopes, claimed, int(moved[0]))
+    scales = measured_slopes(function.table(w, _SCALES)).differences
+    together = replace(slopes, differences=np.concatenate([slopes.differences, scales]))
+    agrees = together.some_scale_agrees(claimed)
+    bar = np.where(agrees, 2 * slopes.gap(claimed), slopes.bar)
+    return replace(slopes, bar=bar), rounding
+
+
+def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tuple[Values, Values]:
+    """How far rounding moves J u as claimed, and F, (m,) each.
+
+    Of sigmoid(x) - 1 few digits are left, in the claim and in F. Two runs of the same function with
+    every operation rounded to 36 bits show how many; their errors are scaled back.
+    """
+    off, error = np.zeros(claimed.size), np.zeros(claimed.size)
+    for seed in range(2):
+        try:
+            rounded = comparison.map.rounded(_FEW_BITS, 0.0, seed)
+            value = np.asarray(rounded.kept_value(), float)
+            error = np.maximum(error, np.nan_to_num(np.abs(value - comparison.function.centre)))
+            other = comparison.claim.of(rounded).along(u)
+        except (UsageError, MemoryError):
+            raise
+        except Unsupported:
+            break
+        except Exception:  # a user's function may not run in rounded arithmetic
+            break
+        if other is None:
+            break
+        off = np.maximum(off, np.nan_to_num(np.abs(other - claimed)))
+    back = _TIMES_HONEST * max(comparison.unit, 2.0**-53) / _FEW_BITS
+    return back * off, back * error / 4
+
+
+def _judge_by_classic_step(comparison: Comparison, found: _Entries) -> None:
+    """Decide open entries by a plain central difference, as PyTorch's gradcheck does."""
+    settings, step = comparison.settings, comparison.settings.classic_step
+    assert step is not None
+    point, function = comparison.map.point, comparison.function
+    for k in np.flatnonzero(found.open.any(axis=0)):
+        move = one_hot(comparison.inputs, int(found.columns[k]), step)
+        slope = (function.at(point + move) - function.at(point - move)) / (2 * step)
+        claimed = found.claimed[:, k] / found.u[k]
+        close = np.abs(claimed - slope) <= settings.atol + settings.rtol * np.abs(slope)
+        decided = found.open[:, k] & np.isfinite(function.centre)
+        found.wrong[:, k] |= decided & ~close
+        found.open[:, k] &= ~decided
+
+
+def _wrong_entries(
+    comparison: Comparison, block: MeasuredBlock, ends: Values, kinks: tuple[Kink, ...]
+) -> PointResult:
+    """The failure of wrong entries; `ends` are the slopes on their two sides, (2, m, k)."""
+    gap = np.abs(block.claimed - block.measured)
+    gap = np.where(block.wrong, np.where(np.isnan(gap), np.inf, gap), -1.0)
+    order = np.argsort(-gap, axis=None, kind="stable")[:64]
+    findings = []
+    for i, j in zip(*np.unravel_index(order, gap.shape), strict=True):
+        if block.wrong[i, j]:
+            tables = (block.claimed, block.measured, block.error, block.allowed)
+            numbers = [table[i, j] for table in tables]
+            column = int(block.columns[j])
+            finding = entry_finding(comparison, int(i), column, numbers)
+            low, high = map(float, ends[:, i, j])
+            findings.append(finding if low == high else kink_finding(finding, low, high))
+    total, number = block.wrong.size, int(block.wrong.sum())
+    summary = f"{number:,} of {total:,} entries wrong{wrong_pattern(comparison, block)}"
+    ordered = sorted_findings(findings)
+    return PointResult(Verdict.FAILED, summary, ordered, kinks=kinks, block=block)
+
+
+def wrong_pattern(comparison: Comparison, block: MeasuredBlock) -> str:
+    """Which whole rows or columns are wrong, in words; "" where neither says it."""
+    wrong = block.wrong
+    rows, columns = np.flatnonzero(wrong.any(axis=1)), np.flatnonzero(wrong.any(axis=0))
+    if min(wrong.shape) < 2:
+        return ""
+    if wrong.all():
+        return ": all of them"
+    if wrong[rows].all():
+        first = comparison.map.codomain.locate(int(rows[0]))
+        if len(rows) == 1:
+            return f": every entry of {first}"
+        return f": every entry of {len(rows):,} outputs, {first} first"
+    if len(columns) == 1:
+        place = comparison.map.domain.locate(int(block.columns[columns[0]]))
+        return f": all with respect to {place}"
+    return ""
+
+
+def _nonlinear_row(comparison: Comparison, screen: Screen, found: _Entries) -> PointResult | None:
+    """The failure of a claim whose entries are all right, but which is off along the tangent.
+
+    Entries that are right leave no row that is off, unless the claim is not linear.
+    """
+    if screen.claimed is None:
+        return None
+    ratio = np.abs(screen.u[found.columns] / found.u)
+    with np.errstate(all="ignore"):
+        allowed = np.nan_to_num(found.allowed, nan=np.inf, posinf=np.inf) @ ratio
+        allowed += screen.slopes.bar + comparison.rounding(screen.slopes.size, screen.claimed)
+        gap = screen.slopes.gap(screen.claimed)
+    off = (gap > allowed) & np.isfinite(screen.slopes.bar) & np.isfinite(screen.claimed)
+    # Where F stands still and every entry is zero, nothing tells how large a rounding may be.
+    off &= ~screen.slopes.still | found.claimed.any(axis=1)
+    if off.any():
+        slopes, rounding = surviving_slopes(comparison, screen.slopes, screen.claimed, screen.u)
+        allowed = allowed + slopes.bar + rounding
+        off &= slopes.gap(screen.claimed) > allowed
+    if not off.any():
+        return None
+    i = int(np.argmax(off))
+    numbers = (screen.claimed[i], screen.slopes.middle[i], screen.slopes.bar[i], allowed[i])
+    finding = entry_finding(comparison, i, None, tuple(map(float, numbers)))
+    summary = "every entry is right alone, but the claim is not linear: along a tangent it is wrong"
+    return PointResult(Verdict.FAILED, summary, (finding,))
+
+
+def _open_entries(comparison: Comparison, found: _Entries, kinks: tuple[Kink, ...]) -> PointResult:
+    """That some entries are open, the first of them and why."""
+    i, k = (int(at[0]) for at in np.nonzero(found.open))
+    value = float((found.low + found.high)[i, k] / 2 / found.u[k])
+    bar = float(found.bar[i, k] / abs(found.u[k]))
+    if math.isfinite(bar):
+        why = f"measured {value:.3g} +- {bar:.1g}"
+    elif math.isinf(comparison.function.centre[i]):
+        why = f"the output is {comparison.function.centre[i]:g} there"
+    else:
+        why = comparison.function.raised or "no step gives a stable difference"
+    input_ = comparison.map.domain.locate(int(found.columns[k]))
+    place = f"{input_} -> {comparison.map.codomain.locate(i)}"
+    number = int(found.open.sum())
+    summary = (
+        f"{number:,} of {found.open.size:,} entries could not be resolved, {place} first: {why}"
+    )
+    return replace(inconclusive(summary), bound=found.bound, kinks=kinks)
+
+
+def open_outputs_text(comparison: Comparison, rows: Indices, bound: float) -> str:
+    """That some outputs could not be resolved, in words."""
+    place = comparison.map.codomain.locate(int(rows[0]))
+    raised = comparison.function.raised
+    return (
+        f"{count_of(len(rows), 'output', 'outputs')} of {comparison.outputs:,} could not be "
+        f"resolved, {place} first{': ' + raised if raised else ''}; the others agree to {bound:.0e}"
+    )

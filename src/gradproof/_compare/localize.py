@@ -1,0 +1,283 @@
+"""Wrong entries of a Jacobian too large to be measured: by bisection of outputs and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from gradproof._compare.comparison import Comparison, entry_finding, sorted_findings
+from gradproof._compare.entries import rounding_of_runs, surviving_slopes
+from gradproof._compare.screen import Screen
+from gradproof._compare.tolerances import Decisions, bound_of_entry, decide, root_mean_square
+from gradproof._data.records import Finding, Verdict
+from gradproof._data.results import MeasuredBlock, PointResult, count_of, inconclusive, passed
+from gradproof._data.space import Indices, Values
+from gradproof._numdiff.probes import one_hot
+from gradproof._numdiff.slopes import Slopes, measured_slopes
+
+_PLAIN = 100.0  # times what is allowed: a gap that no further measurement explains
+_BLOCK_COLUMNS = 24  # columns that are measured for places and causes of more than one mistake
+_BLOCK_ROWS = 64
+_NARROWLY = 2.0  # times what is allowed, where other rows are off by more
+_FURTHER_ROWS = 3  # wrong in other columns, which are located too
+
+SlopeOfPart = Callable[[Values], float]
+
+
+def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
+    """Find a wrong row by halving the outputs, in it a wrong column by halving the tangent.
+
+    Where a few rows are left that are wrong in other columns, theirs are found as well.
+    """
+    if screen.claimed is not None:
+        # Among so many rows the gap of a right one may be a little larger than its bar.
+        gap, decisions = screen.slopes.gap(screen.claimed), screen.decisions
+        plain = decisions.wrong & ~(gap <= _NARROWLY * decisions.allowed)
+        if plain.any():
+            screen = replace(screen, decisions=replace(decisions, wrong=plain))
+    if (row := _wrong_output(comparison, screen)) is None:
+        return _open_projection()
+    found = _result_of_row(comparison, screen, row)
+    if screen.claimed is None or not isinstance(found.block, MeasuredBlock):  # none was located
+        return found
+    findings = list(found.findings)
+    others = np.setdiff1d(np.flatnonzero(screen.decisions.wrong), found.block.rows)
+    for other in others.tolist() if len(others) <= _FURTHER_ROWS else []:
+        findings += _result_of_row(comparison, screen, other).findings
+    return replace(found, findings=sorted_findings(findings))
+
+
+def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointResult:
+    """What the law says of a column that is wrong in this row."""
+    claimed_product = comparison.claim.row_products(row)
+    found: PointResult | None = None
+    for slope in (_quick_slope(comparison, row), _full_slope(comparison, row)):
+        column, gap, rest = _wrong_input(screen, claimed_product, slope)
+        found = _column_result(comparison, screen, row, column, claimed_product)
+        if found.verdict is Verdict.FAILED:
+            several = abs(rest) > 1e-2 * abs(gap)
+            return _with_block(comparison, found, row, column) if several else found
+    assert found is not None
+    return _result_along_tangent(comparison, screen) or found
+
+
+def _open_projection() -> PointResult:
+    return inconclusive("a projection differs, but by no entry that is wrong beyond rounding")
+
+
+def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
+    """An output whose row is wrong: the one with the largest gap in bars, or found by halving."""
+    if screen.claimed is not None:
+        gap = np.nan_to_num(screen.slopes.gap(screen.claimed), nan=np.inf)
+        ratio = np.where(screen.decisions.wrong, gap / (screen.slopes.bar + 1e-300), -1.0)
+        return int(np.argmax(ratio))
+    slopes = screen.slopes.middle
+    remaining = np.flatnonzero(np.isfinite(screen.slopes.bar))
+    if not remaining.size:
+        return None
+    v, used = comparison.claim.v, screen.u != 0
+
+    def gap_of(outputs: Indices) -> float:
+        part = np.zeros_like(v)
+        part[outputs] = v[outputs]
+        gradient = comparison.claim.pull(part)
+        return float(part[outputs] @ slopes[outputs] - gradient[used] @ screen.u[used])
+
+    return int(_bisected(remaining, gap_of)[0])
+
+
+def _bisected(remaining: Indices, gap_of: Callable[[Indices], float]) -> tuple[int, float, float]:
+    """The position with a gap that halving finds, its gap, and that of all others."""
+    total = gap = gap_of(remaining)
+    while len(remaining) > 1:
+        half, other = np.array_split(remaining, 2)
+        part = gap_of(half)
+        if not np.isfinite(part) or abs(part) >= abs(gap - part):
+            remaining, gap = half, part
+        else:
+            remaining, gap = other, gap - part
+    return int(remaining[0]), gap, total - gap
+
+
+def _wrong_input(
+    screen: Screen, claimed: SlopeOfPart, measured: SlopeOfPart
+) -> tuple[int, float, float]:
+    """A column that is wrong in one row, the gap it makes, and the gap of all others."""
+
+    def gap_of(inputs: Indices) -> float:
+        part = np.zeros_like(screen.u)
+        part[inputs] = screen.u[inputs]
+        return claimed(part) - measured(part)
+
+    return _bisected(np.flatnonzero(screen.u), gap_of)
+
+
+def _quick_slope(comparison: Comparison, row: int) -> SlopeOfPart:
+    """One central difference: two evaluations, enough for a gap that is plain to see."""
+    step = float(comparison.usual.steps[1])
+
+    def slope(u: Values) -> float:
+        ahead = comparison.function.at(comparison.map.point + step * u)[row]
+        behind = comparison.function.at(comparison.map.point - step * u)[row]
+        return float((ahead - behind) / (2 * step))
+
+    return slope
+
+
+def _full_slope(comparison: Comparison, row: int) -> SlopeOfPart:
+    """The whole step table: for gaps near the error bars."""
+
+    def slope(u: Values) -> float:
+        return float(measured_slopes(comparison.function.table(u, comparison.usual)).middle[row])
+
+    return slope
+
+
+def _column_result(
+    comparison: Comparison, screen: Screen, row: int, column: int, product: SlopeOfPart
+) -> PointResult:
+    """What the law says of all entries of one column."""
+    scale = float(comparison.scales[column])
+    e = one_hot(comparison.inputs, column, scale)
+    slopes = measured_slopes(comparison.function.table(e, comparison.usual))
+    claimed = comparison.claim.along(e)
+    if claimed is None:  # only this row is known: of others nothing is claimed
+        claimed = np.where(np.arange(comparison.outputs) == row, product(e), slopes.middle)
+    decisions = _decided_column(comparison, slopes, claimed, scale, row, 0.0)
+    rounding, jitter = rounding_of_runs(comparison, claimed, e)
+    room = _PLAIN * decisions.allowed + rounding + jitter / comparison.usual.steps[-1]
+    plain = decisions.wrong & ~(slopes.gap(claimed) <= room) & (slopes.width == 0)
+    if not plain.any():
+        slopes, further = surviving_slopes(comparison, slopes, claimed, e)
+        decisions = _decided_column(comparison, slopes, claimed, scale, row, further)
+    rows = np.flatnonzero(decisions.wrong)
+    if not rows.size:
+        return _open_projection()
+    findings = _row_findings(comparison, rows[:64], column, claimed, slopes, decisions)
+    wrong_rows = int(screen.decisions.wrong.sum()) if screen.claimed is not None else 0
+    summary = f"{count_of(len(rows), 'wrong entry', 'wrong entries')} located in the "
+    summary += f"{comparison.size}, all with respect to {comparison.map.domain.locate(column)}"
+    if wrong_rows > len(rows):
+        summary = f"{wrong_rows:,} rows of the {comparison.size} are wrong"
+    return PointResult(
+        Verdict.FAILED,
+        summary,
+        findings,
+        block=_column_block(rows, column, claimed, slopes, decisions, scale),
+    )
+
+
+def _decided_column(
+    comparison: Comparison,
+    slopes: Slopes,
+    claimed: Values,
+    scale: float,
+    row: int,
+    further: Values | float,
+) -> Decisions:
+    settings = comparison.settings
+    typical = max(root_mean_square(slopes.middle), abs(float(np.nan_to_num(claimed[row]))))
+    return decide(
+        slopes,
+        claimed,
+        comparison.rounding(claimed, typical) + further,
+        settings.atol * scale + settings.rtol * slopes.size,
+        typical,
+        comparison.resolution.of_entry,
+        comparison.resolution.small,
+    )
+
+
+def _column_block(
+    rows: Indices, column: int, claimed: Values, slopes: Slopes, decisions: Decisions, scale: float
+) -> MeasuredBlock:
+    rows = rows[:_BLOCK_ROWS]
+    bar = slopes.bar + slopes.width / 2
+    return MeasuredBlock(
+        rows=rows,
+        columns=np.asarray([column]),
+        claimed=claimed[rows, None] / scale,
+        measured=slopes.middle[rows, None] / scale,
+        error=bar[rows, None] / scale,
+        allowed=decisions.allowed[rows, None] / scale,
+        wrong=decisions.wrong[rows, None],
+        whole=False,
+    )
+
+
+def _with_block(comparison: Comparison, found: PointResult, row: int, column: int) -> PointResult:
+    """The result of a mistake in several columns, with a small block of the Jacobian measured.
+
+    The columns around the one that was located show places and causes.
+    """
+    slots = comparison.map.domain
+    span = slots.span(slots.slot_at(column))
+    first = max(span.start, min(column - _BLOCK_COLUMNS // 2, span.stop - _BLOCK_COLUMNS))
+    columns = np.arange(first, min(first + _BLOCK_COLUMNS, span.stop))
+    assert isinstance(found.block, MeasuredBlock)
+    rows = np.unique(np.concatenate([[row], found.block.rows]))[:_BLOCK_ROWS]
+    pieces = []
+    for j in columns:
+        scale = float(comparison.scales[j])
+        e = one_hot(comparison.inputs, int(j), scale)
+        claimed = comparison.claim.along(e)
+        if claimed is None:
+            return found
+        slopes = measured_slopes(comparison.function.table(e, comparison.usual))
+        decisions = _decided_column(comparison, slopes, claimed, scale, row, 0.0)
+        pieces.append(_column_block(rows, int(j), claimed, slopes, decisions, scale))
+    names = ("claimed", "measured", "error", "allowed", "wrong")
+    joined = {n: np.concatenate([getattr(piece, n) for piece in pieces], axis=1) for n in names}
+    return replace(found, block=MeasuredBlock(rows, columns, **joined, whole=False))
+
+
+def _result_along_tangent(comparison: Comparison, screen: Screen) -> PointResult | None:
+    """What the rows say of a Jacobian that is off by too little in any entry to be located.
+
+    Each entry may be within its tolerance: errors of n entries of random signs add up to sqrt(n) of
+    one, so that much of `rtol` is allowed. None where a row is open even so.
+    """
+    if screen.claimed is None:
+        return None
+    slopes, further = surviving_slopes(comparison, screen.slopes, screen.claimed, screen.u)
+    tolerance = comparison.settings.rtol * np.sqrt(np.count_nonzero(screen.u)) * slopes.size
+    tolerance += comparison.settings.atol * float(np.sqrt(screen.u @ screen.u))
+    decisions = decide(
+        slopes.without_kinks(),
+        screen.claimed,
+        comparison.rounding(slopes.size, root_mean_square(slopes.middle)) + further,
+        tolerance,
+        0.0,
+        comparison.resolution.of_row,
+    )
+    if not decisions.wrong.any():
+        bound = bound_of_entry(decisions.bound, comparison.inputs)
+        if decisions.open.any() or not decisions.bound < 1:
+            return None
+        finely = f"verified to {bound:.0e}" if bound < 1 else "verified along random directions"
+        return passed(f"{comparison.size} {finely}, within the tolerance", bound)
+    rows = np.flatnonzero(decisions.wrong)
+    summary = (
+        f"{count_of(len(rows), 'row', 'rows')} of the {comparison.size} wrong, no single entry"
+    )
+    findings = _row_findings(comparison, rows[:8], None, screen.claimed, slopes, decisions)
+    return PointResult(Verdict.FAILED, summary, findings)
+
+
+def _row_findings(
+    comparison: Comparison,
+    rows: Indices,
+    column: int | None,
+    claimed: Values,
+    slopes: Slopes,
+    decisions: Decisions,
+) -> tuple[Finding, ...]:
+    """The findings of wrong rows of a column, or with no column along a tangent."""
+    scale = 1.0 if column is None else float(comparison.scales[column])
+    bar = slopes.bar + slopes.width / 2
+    numbers = np.stack([claimed, slopes.middle, bar, decisions.allowed]) / scale
+    return sorted_findings(
+        [entry_finding(comparison, int(i), column, numbers[:, i].tolist()) for i in rows]
+    )

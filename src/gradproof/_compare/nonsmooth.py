@@ -1,0 +1,243 @@
+"""Points at which F is not differentiable: one-sided slopes, subdifferentials, smooth neighbours.
+
+At a kink a derivative is right if it lies in Clarke's subdifferential (Clarke 1983), the convex
+hull of the gradients around the point. Along a direction that is an interval, whose ends are the
+slopes on both sides of the point and at points nearby.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from gradproof._compare.comparison import Comparison, entry_finding
+from gradproof._data.records import Finding, Kink
+from gradproof._data.results import MeasuredBlock
+from gradproof._data.space import Mask, Values
+from gradproof._numdiff.probes import Kind, random_moves, random_offsets
+from gradproof._numdiff.slopes import Slopes, measured_slopes
+from gradproof._numdiff.steps import NEARBY
+
+_POINTS = 64  # nearby points at which slopes are sampled, at most
+_SEEN = 16  # slopes that others are compared with, to count pieces of F
+_FEW_POINTS = 8  # that tell whether F is smooth, along a direction that moves every input
+_OTHER_SLOPE = 1e-3  # slopes that differ by this part are slopes of another piece of F
+_SHORT = NEARBY / 64  # step of a plain difference at a nearby point
+_LEAST_TIE = 3  # equal inputs whose derivatives are exchangeable, and hard to sample one by one
+_LISTED_KINKS = 64
+
+
+def nearby_point(comparison: Comparison, number: int) -> Values:
+    """A point so near, in parts of each coordinate, that only a kink makes slopes differ."""
+    map_ = comparison.map
+    size = np.abs(map_.point)
+    own = np.minimum(comparison.scales, np.where(size > 0, size, comparison.scales))
+    seed = comparison.settings.seed
+    moves = random_offsets(seed, Kind.NEARBY_POINT, number, map_.domain.size)
+    return np.asarray(map_.point + NEARBY * own * moves)
+
+
+def widened_by_neighbours(
+    comparison: Comparison, slopes: Slopes, claimed: Values, w: Values
+) -> tuple[Slopes, Values]:
+    """Slopes along w, widened to those at nearby points where F has a kink.
+
+    Of a sort of three equal numbers the middle one moves with none of them alone, and its gradient
+    is one of them beside that point. Points are sampled until every claim lies within the interval.
+    Where F is smooth, neighbours add nothing.
+
+    Args:
+        comparison: of claims and F.
+        slopes: along w at the point, (m,).
+        claimed: J w, (m,).
+        w: a direction, (n,).
+
+    Returns:
+        The slopes, and the number of different slopes seen of each output whose claim was outside,
+        (m,).
+    """
+    low, high = slopes.low.copy(), slopes.high.copy()
+    noise = 8 * slopes.noise / _SHORT
+    pieces = np.where(slopes.width > 0, 2, 1)
+    seen = [slopes.low, slopes.high]
+    if not _varies_nearby(comparison, comparison.u).any():
+        return slopes, pieces
+    for number in range(_POINTS):
+        if not _outside(replace(slopes, low=low, high=high), claimed).any():
+            break
+        slope = _slope_nearby(comparison, w, number)
+        # Beside a stationary point the slope changes by curvature, which `steepness` bounds.
+        size = np.maximum(np.maximum(np.abs(slope), slopes.size), slopes.steepness)
+        margin = _OTHER_SLOPE * size + noise
+        beyond = np.maximum(slopes.low - slope, slope - slopes.high) > margin
+        beyond &= np.isfinite(slope)
+        low = np.where(beyond, np.minimum(low, slope - noise), low)
+        high = np.where(beyond, np.maximum(high, slope + noise), high)
+        is_new = np.all([np.abs(slope - other) > margin for other in seen], axis=0)
+        pieces = pieces + is_new
+        if is_new.any() and len(seen) < _SEEN:
+            seen.append(slope)
+    return replace(slopes, low=low, high=high), pieces
+
+
+def _outside(slopes: Slopes, claimed: Values) -> Mask:
+    """Claims that lie beyond the slopes and their bars, (m,)."""
+    beyond = (claimed < slopes.low - slopes.bar) | (claimed > slopes.high + slopes.bar)
+    return np.asarray(beyond)
+
+
+def _slope_nearby(comparison: Comparison, w: Values, number: int) -> Values:
+    """The slope along w at nearby point `number`, by one plain difference, (m,)."""
+    x = nearby_point(comparison, number)
+    ahead, behind = (comparison.function.at(x + step * w) for step in (_SHORT, -_SHORT))
+    return np.asarray((ahead - behind) / (2 * _SHORT))
+
+
+def _varies_nearby(comparison: Comparison, w: Values) -> Mask:
+    """Outputs whose slope along w is another one at some of a few nearby points, (m,)."""
+    found = [_slope_nearby(comparison, w, number) for number in range(_FEW_POINTS)]
+    low, high = np.fmin.reduce(found), np.fmax.reduce(found)
+    size = np.maximum(np.abs(low), np.abs(high))
+    noise = 8 * 2 * comparison.function.unit * np.abs(comparison.function.centre) / _SHORT
+    return np.asarray(high - low > _OTHER_SLOPE * size + noise)
+
+
+def slopes_of_ties(comparison: Comparison, slopes: Slopes, claimed: Values, column: int) -> Slopes:
+    """Slopes of one column, with a bar as wide as the gap where a tie explains the claim.
+
+    Of many equal inputs any may take the place of any other: a sort of sixty equal numbers has a
+    gradient of 1 with respect to one of them, whichever. Sampling hardly ever meets the one that is
+    claimed. So a claim is left open if it is the slope of some output with respect to this input,
+    and that of its own output varies nearby. A median of sixty equal numbers moves with none of
+    them, and with all of them together: what that shows bounds the claim of an output that has no
+    kink along this input.
+    """
+    values = comparison.map.point
+    tied = np.abs(values) == abs(values[column])
+    if int(tied.sum()) < _LEAST_TIE:
+        return slopes
+    bar = np.where(np.isfinite(slopes.bar), slopes.bar, 0.0)
+    low, high = np.min(slopes.low - bar), np.max(slopes.high + bar)
+    explained = (claimed >= low) & (claimed <= high)
+    smooth = slopes.width == 0
+    if not explained.all() and smooth.any():
+        scale = comparison.scales[column] * np.sign(values[column] or 1.0)
+        w = np.where(tied, scale * np.where(values < 0, -1.0, 1.0), 0.0)
+        joint = measured_slopes(comparison.function.table(w, comparison.usual))
+        lowest = np.minimum(np.minimum(joint.low, 0.0), low) - joint.bar
+        highest = np.maximum(np.maximum(joint.high, 0.0), high) + joint.bar
+        explained |= smooth & (claimed >= lowest) & (claimed <= highest)
+    explained &= slopes.gap(claimed) > slopes.bar
+    if explained.any():  # of a smooth F a tie is no excuse
+        explained &= _varies_nearby(comparison, np.where(tied, comparison.u, 0.0))
+    return replace(slopes, bar=np.where(explained, 2 * slopes.gap(claimed), slopes.bar))
+
+
+def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> Finding | None:
+    """A row of a claimed Jacobian (m, n) that is no gradient around the point; None without any.
+
+    The gradients around the point average to a claim that is right, so along every direction w the
+    claim C w lies within the slopes on both sides and those nearby. A maximum of two equal numbers
+    may give 0 to 1 to each, but not 1 to both: the first two directions move equal numbers alike.
+    Where many pieces of F meet, a sample does not reach the ends of the interval: `unseen_width`.
+    What is `allowed` of each entry alone, (m, n), is allowed of their sum.
+    """
+    for w in _joint_directions(comparison):
+        slopes = measured_slopes(comparison.function.table(w, comparison.usual))
+        along, size = claimed @ w, np.abs(claimed) @ np.abs(w)
+        slack = comparison.rounding(slopes.size, size) + allowed @ np.abs(w)
+        off = slopes.gap(along) > slopes.bar + slack
+        off &= np.isfinite(slopes.bar) & np.isfinite(along) & ~slopes.some_scale_agrees(along)
+        if not off.any():
+            continue
+        wide, pieces = widened_by_neighbours(comparison, slopes, along, w)
+        unseen = unseen_width(wide, pieces)
+        noise = 8 * slopes.noise / _SHORT
+        off &= wide.gap(along) > slopes.bar + slack + unseen + noise
+        if off.any():
+            i = int(np.argmax(off))
+            numbers = (along[i], wide.middle[i], slopes.bar[i] + wide.width[i] / 2, slopes.bar[i])
+            finding = entry_finding(comparison, i, None, numbers)
+            low, high = float(wide.low[i]), float(wide.high[i])
+            message = (
+                f"{finding.output}: each claim lies between the slopes on both sides of the kink, "
+                "but not together with the others: along a random direction the claims add up to "
+                f"{along[i]:.6g}, measured {_interval_text(low, high)}"
+            )
+            return replace(finding, message=message)
+    return None
+
+
+def kink_finding(finding: Finding, low: float, high: float) -> Finding:
+    """The finding of an entry at a kink whose claim is not between the slopes on both sides.
+
+    Args:
+        finding: of the entry, with the middle of the slopes as what was measured.
+        low, high: the slopes; one is infinite where they grow without bound.
+    """
+    if math.isfinite(low) and math.isfinite(high):
+        slopes = f"outside of the slopes at the kink, {_interval_text(low, high)}"
+    else:
+        slopes = f"but the slope is infinite: {low if math.isinf(low) else high:g}"
+    place = f"{finding.input} -> {finding.output}"
+    message = f"{place}: claimed {finding.claimed:.6g}, {slopes}"
+    return replace(finding, message=message, kind="kink")
+
+
+def _interval_text(low: float, high: float) -> str:
+    """The ends of an interval to six digits of the larger one."""
+    size = max(abs(low), abs(high))
+    ends = [0.0 if abs(end) < 1e-6 * size else end for end in (low, high)]
+    if high - low <= 1e-6 * size:
+        return f"{ends[0]:.6g}"
+    return f"from {ends[0]:.6g} to {ends[1]:.6g}"
+
+
+def unseen_width(slopes: Slopes, pieces: Values) -> Values:
+    """How far slopes at points that were not sampled may lie beyond the ends of an interval, (m,).
+
+    Of two pieces a sample shows both. Of more it does not reach the ends: they may be off by the
+    width of the interval times half the binary logarithm of the number of pieces seen.
+    """
+    return np.where(pieces > 2, slopes.width * np.log2(pieces) / 2, 0.0)
+
+
+def _joint_directions(comparison: Comparison) -> list[Values]:
+    domain, seed, scales = comparison.map.domain, comparison.settings.seed, comparison.scales
+    signs = np.where(comparison.map.point < 0, -1.0, 1.0)
+    random = [random_moves(domain, seed, Kind.JOINT_DIRECTION, number) for number in range(2)]
+    return [scales, scales * signs, *(scales * draws for draws in random)]
+
+
+def kinks_of_entries(
+    comparison: Comparison, block: MeasuredBlock, ends: tuple[Values, Values], kinked: Mask
+) -> tuple[Kink, ...]:
+    """Records of the entries of a block at which F has a kink or an infinite slope.
+
+    Args:
+        comparison: of claims and F.
+        block: claimed and measured entries, (m, k).
+        ends: of the slopes of each entry, (m, k) each, in either order.
+        kinked: the entries, (m, k).
+    """
+    found = []
+    for i, k in np.argwhere(kinked)[:_LISTED_KINKS]:
+        both = sorted((float(ends[0][i, k]), float(ends[1][i, k])))
+        entry = int(block.rows[i]), int(block.columns[k])
+        found.append(_kink(comparison, entry, both, float(block.claimed[i, k])))
+    return tuple(found)
+
+
+def _kink(
+    comparison: Comparison, entry: tuple[int, int], ends: list[float], claimed: float
+) -> Kink:
+    output = comparison.map.codomain.locate(entry[0])
+    input_ = comparison.map.domain.locate(entry[1])
+    kind = "kink" if np.isfinite(ends).all() else "infinite slope"
+    message = (
+        f"{input_} -> {output}: {kind}, slopes from {ends[0]:.3g} to {ends[1]:.3g}, "
+        f"claimed {claimed:.6g}"
+    )
+    return Kink(kind, output, input_, ends[0], ends[1], claimed, True, message)

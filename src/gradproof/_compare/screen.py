@@ -1,0 +1,255 @@
+"""The screen: slopes of F along a random tangent against J u as claimed, all outputs at once.
+
+A row along a random tangent tolerates nothing: only single entries are judged by `rtol`, so that a
+mismatch here leads to entries and not to a verdict. Where J u cannot be had at once, functionals
+v.F are compared with (J^T v).u for a few cotangents v: their bars come from the same values of F.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gradproof._compare.comparison import Comparison
+from gradproof._compare.tolerances import Decisions, decide, root_mean_square
+from gradproof._data.formats import DOUBLE
+from gradproof._data.space import Mask, Values
+from gradproof._numdiff.probes import Kind, random_entries
+from gradproof._numdiff.slopes import BLOCK, ROUGH_ULPS, Slopes, measured_slopes
+from gradproof._numdiff.steps import StepTable
+from gradproof._numdiff.values import DifferenceTable
+
+_FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
+_LONG_STEPS = StepTable(4.0, 0.25, 3)  # where a function that stands still may move
+_ILL_SCALED_ROUNDS = 3
+_CANCELS = 2.0**20  # of its slope along a tangent, that the terms of a row may be
+_MOSTLY_NOISE = 0.25  # of what F moves by over the longest step of the usual table
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What one tangent shows.
+
+    Attributes:
+        u: the tangent, (n,).
+        slopes: of every output along u.
+        claimed: J u as claimed, (m,); None where only functionals were compared.
+        decisions: of every output, or of every functional.
+    """
+
+    u: Values
+    slopes: Slopes
+    claimed: Values | None
+    decisions: Decisions
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no output moves and nothing is claimed."""
+        claimed = self.decisions.wrong if self.claimed is None else self.claimed
+        return bool(self.slopes.still.all() and not claimed.any())
+
+
+def screen_along(comparison: Comparison, u: Values, table: DifferenceTable | None = None) -> Screen:
+    """Compare along u, with the finer step table where the usual one leaves something open."""
+    function = comparison.function
+    table = function.table(u, comparison.usual) if table is None else table
+    slopes = measured_slopes(table)
+    claimed = comparison.claim.along(u)
+    if claimed is None:
+        return _screen_of_functionals(comparison, u, table, slopes)
+    decisions = decisions_of_rows(comparison, slopes, claimed)
+    if decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
+        slopes = slopes.merged(measured_slopes(function.table(u, comparison.fine)))
+        decisions = decisions_of_rows(comparison, slopes, claimed)
+    return Screen(u, slopes, claimed, decisions)
+
+
+def first_screen(comparison: Comparison, table: DifferenceTable | None = None) -> Screen:
+    """The screen along the first tangent; along a second one too where the first is unlucky.
+
+    A row may cancel along one tangent: what is open only then is decided by another. Of functionals
+    two tangents are always asked, since an error may be orthogonal to one.
+    """
+    screen = screen_along(comparison, comparison.u, table)
+    decisions = screen.decisions
+    if decisions.wrong.any() or screen.is_flat:
+        return screen
+    if screen.claimed is None:
+        other = screen_along(comparison, comparison.tangent(1))
+        merged = replace(decisions, bound=max(decisions.bound, other.decisions.bound))
+        return other if not other.decisions.all_right else replace(screen, decisions=merged)
+    resolved_bars = np.isfinite(screen.slopes.bar) & (screen.slopes.width == 0)
+    if decisions.open.any() and resolved_bars[decisions.open].all():
+        other = screen_along(comparison, comparison.tangent(1))
+        if other.claimed is not None and other.decisions.wrong.any():
+            return other
+        still_open = decisions.open & other.decisions.open
+        bound = max(decisions.bound, other.decisions.bound)
+        return replace(screen, decisions=replace(decisions, open=still_open, bound=bound))
+    return screen
+
+
+def decisions_of_rows(comparison: Comparison, slopes: Slopes, claimed: Values) -> Decisions:
+    """The law along one direction: nothing is tolerated, and an interval counts as a bar."""
+    typical = root_mean_square(slopes.middle)
+    if claimed.size <= BLOCK:
+        return _decisions_of_block(comparison, slopes, claimed, typical)
+    blocks = [slice(start, start + BLOCK) for start in range(0, claimed.size, BLOCK)]
+    parts = [
+        _decisions_of_block(comparison, slopes.part(block), claimed[block], typical)
+        for block in blocks
+    ]
+    return Decisions(
+        np.concatenate([part.wrong for part in parts]),
+        np.concatenate([part.open for part in parts]),
+        max(part.bound for part in parts),
+        np.concatenate([part.allowed for part in parts]),
+    )
+
+
+def _decisions_of_block(
+    comparison: Comparison, slopes: Slopes, claimed: Values, typical: float
+) -> Decisions:
+    resolution = comparison.resolution
+    # The terms of a row may cancel along u: the claim is rounded by terms of the usual size, but
+    # not by those of rows that are larger by orders of magnitude. An output that does not move may
+    # have been rounded away beside any.
+    others = np.where(slopes.size > 0, np.minimum(typical, _CANCELS * slopes.size), typical)
+    return decide(
+        slopes.without_kinks(),
+        claimed,
+        comparison.rounding(slopes.size, claimed, others),
+        0.0,
+        typical,
+        resolution.of_row,
+        resolution.small,
+    )
+
+
+def is_hopeless(comparison: Comparison, slopes: Slopes, decisions: Decisions) -> bool:
+    """Whether everything that is open is open by the noise of F alone: no step shows more.
+
+    The noise is as large as a slope that matters over the longest step, or is most of what F moves
+    by: of a loss in which all terms cancel nothing but rounding is left.
+    """
+    if len(decisions.open) != len(slopes.bar) or decisions.wrong.any():
+        return False
+    part, noise = comparison.resolution.of_entry, slopes.noise
+    scale = np.maximum(slopes.size, comparison.resolution.small * root_mean_square(slopes.middle))
+    known = np.isfinite(slopes.bar)
+    dominated = 3.5 * noise / comparison.fine.largest > part * scale
+    rough = ~known & (noise > _MOSTLY_NOISE * slopes.steepness * comparison.usual.largest)
+    kinked = known & ~dominated & (slopes.width > part * scale)
+    which = decisions.open
+    if (dominated | rough)[which].all() and not kinked[which].any():
+        return True
+    unknown = np.isfinite(comparison.function.centre) & ~known
+    return not comparison.function.repeats and bool(unknown[which].all())
+
+
+def moves_further_away(comparison: Comparison) -> bool:
+    """Whether F, which stands still near the point, has stairs within long steps.
+
+    What moves by no more than a few units in the last place is no stair.
+    """
+    far = comparison.function.table(comparison.u, _LONG_STEPS)
+    moved = np.maximum(np.abs(far.ahead - far.centre), np.abs(far.behind - far.centre))
+    moved = np.nan_to_num(moved)
+    ulps = ROUGH_ULPS * 2 * comparison.function.unit * np.abs(far.centre)
+    return bool(moved.any()) and not bool(((moved > 0) & (moved <= ulps)).any())
+
+
+def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen | None, int]:
+    """Ask columns again whose contribution drowns in the error bars, by themselves.
+
+    Column j adds ``|(J^T v)_j u_j|`` to v.F. Where a hundredth of that is below the largest error
+    bar of an output, or below that of v.F where only functionals are known, the other inputs are
+    held still, up to three times.
+
+    Returns:
+        The screen in which something is wrong, or None; and the number of columns that stay below
+        the rounding of F.
+    """
+    gradient = comparison.claim.gradient_for_sizes()
+    if gradient is None:
+        return None, 0
+    with np.errstate(invalid="ignore"):
+        terms = np.nan_to_num(np.abs(gradient * comparison.u), nan=0.0, posinf=np.inf)
+    bars, remaining = screen.slopes.bar, np.ones(terms.size, bool)
+    for _ in range(_ILL_SCALED_ROUNDS):
+        total = np.minimum(np.nan_to_num(bars, posinf=1e150), 1e150)
+        noise = float(np.max(np.abs(comparison.claim.v) * total, initial=0.0))
+        if screen.claimed is None:
+            noise = float(np.sqrt(comparison.claim.v**2 @ total**2))
+        drowned = remaining & (comparison.resolution.of_entry * terms <= noise)
+        if not drowned.any() or np.array_equal(drowned, remaining):
+            return None, int(drowned.sum()) if terms[drowned].any() else 0
+        again = screen_along(comparison, np.where(drowned, comparison.u, 0.0))
+        wrong = again.decisions.wrong
+        if again.claimed is not None:  # of thousands of rows one may be just beyond its bar
+            tolerance = comparison.settings.rtol * again.slopes.size
+            gap = again.slopes.gap(again.claimed)
+            wrong = wrong & ~(gap <= again.decisions.allowed + tolerance)
+        if wrong.any():
+            return again, 0
+        remaining, bars = drowned, again.slopes.bar
+        if again.slopes.still.all():
+            break
+    return None, 0
+
+
+def _screen_of_functionals(
+    comparison: Comparison, u: Values, table: DifferenceTable, slopes: Slopes
+) -> Screen:
+    """Compare v.F with (J^T v).u for a few cotangents, in which every output weighs the same."""
+    claim, usable = comparison.claim, _usable_outputs(table)
+    finite = np.isfinite(comparison.function.centre)
+    if (finite & ~usable).any():  # beside a border of the domain: these would not be seen
+        unknown = finite & ~usable
+        decisions = Decisions(np.zeros_like(unknown), unknown, 0.0, np.zeros(unknown.size))
+        return Screen(u, slopes, None, decisions)
+    weights = _weights_of_outputs(comparison, slopes, usable)
+    gradients = np.stack([claim.pull(v) for v in weights])
+    claimed = gradients[:, u != 0] @ u[u != 0]
+    measured = measured_slopes(table.projected(weights))
+    typical = np.sqrt(weights**2 @ np.nan_to_num(slopes.size) ** 2)
+    typical = typical + np.sqrt(np.nan_to_num(gradients) ** 2 @ u**2)
+    if not (measured.bar + measured.width <= comparison.resolution.of_row * typical).all():
+        finer = comparison.function.table(u, comparison.fine)
+        slopes = slopes.merged(measured_slopes(finer))
+        measured = measured.merged(measured_slopes(finer.projected(weights)))
+    decisions = decide(
+        measured.without_kinks(),
+        claimed,
+        claim.rounding_of(measured.size, typical),
+        0.0,
+        typical,
+        comparison.resolution.of_row,
+        small=1.0,
+    )
+    return Screen(u, slopes, None, decisions)
+
+
+def _usable_outputs(table: DifferenceTable) -> Mask:
+    usable = np.isfinite(table.centre) & np.isfinite(table.ahead).all(axis=0)
+    return np.asarray(usable & np.isfinite(table.behind).all(axis=0))
+
+
+def _weights_of_outputs(comparison: Comparison, slopes: Slopes, usable: Mask) -> Values:
+    """Cotangents, (k, m): the first as it is, the others with outputs of all sizes weighed alike.
+
+    What is not known to a hundredth weighs less.
+    """
+    v = comparison.claim.v
+    if comparison.unit >= DOUBLE:  # in few bits only numbers of the format can be handed over
+        return v[None, :] * usable
+    part = comparison.resolution.of_entry
+    size = np.maximum(slopes.size, np.nan_to_num(slopes.bar, posinf=0.0) / part)
+    alike = np.where(usable, 1.0 / np.where(size > 0, size, 1.0), 0.0)
+    alike = np.nan_to_num(alike / max(float(alike.max(initial=0.0)), 1e-300), posinf=0.0)
+    draws = [
+        random_entries(comparison.settings.seed, Kind.COTANGENT, 8 + number, v.size)
+        for number in range(_FUNCTIONALS - 2)
+    ]
+    return np.stack([v * usable, v * alike, *(draw * alike for draw in draws)])

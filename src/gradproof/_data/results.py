@@ -1,0 +1,99 @@
+"""What is found of one mode's claims at one point, with the measured numbers behind it.
+
+A check turns it into a `CheckResult`; the blocks are the evidence that places and causes come from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from gradproof._data.records import Finding, Kink, Statistic, Verdict
+from gradproof._data.space import Indices, Mask, Space, Values
+
+
+@dataclass(frozen=True)
+class MeasuredBlock:
+    """Entries of a Jacobian that were measured: the evidence for places and causes.
+
+    Attributes:
+        rows, columns: outputs and inputs, (r,) and (k,).
+        claimed, measured, error, allowed: of each entry, (r, k).
+        wrong: which entries are refuted, (r, k).
+        whole: whether it is the whole Jacobian.
+    """
+
+    rows: Indices
+    columns: Indices
+    claimed: Values
+    measured: Values
+    error: Values
+    allowed: Values
+    wrong: Mask
+    whole: bool
+
+
+@dataclass(frozen=True)
+class ProductBlock:
+    """Products in few bits beside exact ones: the evidence for places and causes.
+
+    Attributes:
+        space: of the products.
+        claimed, exact: for every probe, (V, N).
+        errors: honest error of each entry, one array per slot of the space.
+        wrong: positions of the wrong arrays.
+        unit: unit round-off of the arithmetic.
+    """
+
+    space: Space
+    claimed: Values
+    exact: Values
+    errors: tuple[Values, ...]
+    wrong: tuple[int, ...]
+    unit: float
+
+
+@dataclass(frozen=True)
+class PointResult:
+    """What the claims of one mode are found to be, at one point.
+
+    Attributes:
+        verdict: PASSED, FAILED or INCONCLUSIVE.
+        summary: what was seen, what is wrong, or why something is open, in one line.
+        findings: disagreements, largest gap first.
+        bound: the largest error, in parts of a row's largest entry, that could have passed; NaN
+            where nothing was measured.
+        kinks: entries at which F is not differentiable.
+        notes: remarks that do not change the verdict.
+        flat: whether nothing was tested since F does not vary and nothing is claimed.
+        block: measured entries, for places and causes; None where there are none.
+        statistics: of a derivative in few bits.
+        reference: what the claims were held against, if it is not F itself.
+    """
+
+    verdict: Verdict
+    summary: str
+    findings: tuple[Finding, ...] = ()
+    bound: float = math.nan
+    kinks: tuple[Kink, ...] = ()
+    notes: tuple[str, ...] = ()
+    flat: bool = False
+    block: MeasuredBlock | ProductBlock | None = None
+    statistics: tuple[Statistic, ...] = ()
+    reference: str = ""
+
+    def with_notes(self, *notes: str) -> PointResult:
+        return replace(self, notes=(*self.notes, *filter(None, notes)))
+
+
+def passed(summary: str, bound: float = math.nan) -> PointResult:
+    return PointResult(Verdict.PASSED, summary, bound=bound)
+
+
+def inconclusive(summary: str) -> PointResult:
+    return PointResult(Verdict.INCONCLUSIVE, summary)
+
+
+def count_of(number: int, singular: str = "entry", plural: str = "entries") -> str:
+    """A number with its noun: "1 wrong entry" or "2 wrong entries"."""
+    return f"{number:,} {singular if number == 1 else plural}"

@@ -1,0 +1,371 @@
+"""The result of one mode: from differences of F, and from references where these do not decide.
+
+Below double precision, differences of F resolve little. The claims are then held against a
+reference in double precision: the function under test on float64 arrays, or the user's. Its own
+derivative is first verified by differences. Differences in few bits are asked last.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gradproof._compare.claims import Claim, Mode
+from gradproof._compare.comparison import comparison_of
+from gradproof._compare.conclude import point_result
+from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
+from gradproof._data.records import Finding, Statistic, Verdict
+from gradproof._data.results import PointResult, ProductBlock, inconclusive
+from gradproof._data.settings import Settings
+from gradproof._data.space import Values
+from gradproof._low_precision.references import Reference, find_references, other_value
+from gradproof._low_precision.rounding_runs import (
+    ClaimedBesideExact,
+    arithmetic_of,
+    claims_and_runs,
+    coarser_formats,
+    with_errors_of_value,
+)
+from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._numdiff.values import DifferenceTable, FunctionValues
+from gradproof.errors import UsageError
+
+_BLIND = 0.5  # part of a derivative: honest rounding that large tells nothing smaller
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one reference says: of its own derivative, and of the claims."""
+
+    reference: Reference
+    formula: PointResult
+    claims: PointResult | None  # None where they were not compared
+
+
+def mode_result(
+    map_: DifferentiableMap,
+    settings: Settings,
+    mode: Mode,
+    *,
+    check: str = "",
+    function: FunctionValues | None = None,
+    gradient: Values | None = None,
+    table: DifferenceTable | None = None,
+    quick: bool = False,
+) -> PointResult:
+    """What is found of the Jacobian that one mode claims.
+
+    Args:
+        map_: the function at its point.
+        settings: of the run.
+        mode: "backward" or "forward".
+        check: name of the check, for findings; the mode where it is "".
+        function, gradient, table: values of F, J^T v of cotangent 0 and the difference table along
+            the first tangent, where they are known.
+        quick: whether one tangent is enough where differences decide: see `point_result`.
+
+    Raises:
+        Unsupported: the map has no such mode.
+    """
+    check = check or mode
+    with np.errstate(all="ignore"):
+        is_double = _unit_of(map_) < DOUBLE
+        if settings.held_to_reference or not is_double:
+            return _held_to_references(map_, settings, mode, check, is_double)
+        comparison = comparison_of(
+            map_, settings, mode, function=function, gradient=gradient, check=check
+        )
+        found = point_result(comparison, table, quick=quick)
+        if found.verdict is Verdict.INCONCLUSIVE and settings.reference is not None:
+            return _held_to_references(map_, settings, mode, check, is_double, found)
+        if found.verdict is Verdict.FAILED and settings.reference is not None:
+            note = (
+                "the reference was not asked, since differences refute the claims: with "
+                "trusted=True it is the definition of the derivative"
+            )
+            return found.with_notes(note)
+        return found
+
+
+def _unit_of(map_: DifferentiableMap) -> float:
+    slots = (*map_.domain.slots, *map_.codomain.slots)
+    return max([map_.resolution, *(slot.grain.unit for slot in slots if slot.size)])
+
+
+def _held_to_references(
+    map_: DifferentiableMap,
+    settings: Settings,
+    mode: Mode,
+    check: str,
+    is_double: bool,
+    native: PointResult | None = None,
+) -> PointResult:
+    references = find_references(map_, settings, is_double)
+    refused, users = list(references.refused), references.refused_users
+    answers: list[_Answer] = []
+    # The finest first: a twin that computes in few bits inside is no witness beside a better one.
+    for reference in sorted(references.usable, key=lambda each: each.function.coarsest_unit):
+        coarse = reference.function.coarsest_unit >= DOUBLE
+        if coarse and any(each.claims is not None for each in answers):
+            refused.append(f"{reference.name}: it computes in fewer bits than the other")
+            continue
+        try:
+            answer = _answer_of(map_, reference, settings, mode, check)
+        except Unsupported:
+            if reference.is_own:
+                raise
+            _require_mode(map_, mode)
+            refused.append(f"{reference.name}: it has no {mode} mode")
+            continue
+        except (UsageError, MemoryError):
+            raise
+        except Exception as error:  # of the user's code, which may raise anything
+            answer = f"its derivative raised {type(error).__name__}: {error}"
+        if isinstance(answer, str):
+            refused.append(f"{reference.name}: {answer}")
+            users = users if reference.is_own else refused[-1]
+        else:
+            answers.append(answer)
+    if answers:
+        return _combined(answers, refused, users)
+    if native is not None:
+        return native
+    if settings.held_to_reference or "native" not in settings.oracles:
+        reasons = "; ".join(refused) or "no reference was given"
+        return inconclusive(f"there is no reference to hold it against: {reasons}")
+    found = point_result(comparison_of(map_, settings, mode, check=check))
+    name = "differences in the precision of the arrays"
+    return replace(found, reference="; not ".join((name, *refused)))
+
+
+def _require_mode(map_: DifferentiableMap, mode: Mode) -> None:
+    """Raise Unsupported where the map itself has no such mode."""
+    if mode == "forward":
+        map_.jvp(np.zeros(map_.domain.size))
+    else:
+        map_.vjp(np.zeros(map_.codomain.size))
+
+
+def _answer_of(
+    map_: DifferentiableMap, reference: Reference, settings: Settings, mode: Mode, check: str
+) -> _Answer | str:
+    """What a reference says, or why it is not believed."""
+    formula = PointResult(Verdict.PASSED, "right by definition", bound=0.0)
+    if not settings.trusted:
+        formula = _formula_result(reference, settings, mode, check)
+        if formula.verdict is Verdict.FAILED and not reference.is_own:
+            return (
+                f"it fails its own check: {formula.summary} (trusted=True where its derivative is "
+                "a definition)"
+            )
+    coarse = reference.function.coarsest_unit > SINGLE
+    if formula.verdict is not Verdict.PASSED and reference.is_own and coarse:
+        return f"it computes in few bits there, where it is not decided: {formula.summary}"
+    exact = reference.function.centre
+    sides = claims_and_runs(
+        map_, reference.map, mode, settings, arithmetic_of(map_, exact, settings)
+    )
+    claims = _claims_result(sides, reference, settings, mode, check)
+    if claims.verdict is not Verdict.PASSED and not (settings.accumulate or settings.trusted):
+        for grain in coarser_formats(map_, sides, exact):
+            sides = claims_and_runs(map_, reference.map, mode, settings, grain)
+            claims = _claims_result(sides, reference, settings, mode, check)
+            claims = claims.with_notes(
+                f"the function computes in {-math.log2(grain.unit):.0f} bits inside, whatever "
+                "the dtype of its arrays says"
+            )
+            if claims.verdict is Verdict.PASSED:
+                break
+    if claims.verdict is not Verdict.PASSED:
+        wider = with_errors_of_value(map_, sides, exact)
+        if wider is not sides:
+            claims = _claims_result(wider, reference, settings, mode, check)
+    if reason := other_value(map_, exact, sides.value_errors, is_own=reference.is_own):
+        return reason
+    if formula.verdict is Verdict.FAILED:
+        if claims.verdict is Verdict.FAILED:
+            return "what is claimed there is another derivative, and wrong"
+        return _Answer(reference, formula, None)
+    return _Answer(reference, formula, claims)
+
+
+def _formula_result(
+    reference: Reference, settings: Settings, mode: Mode, check: str
+) -> PointResult:
+    """What differences say of the derivative of a reference in float64.
+
+    A kernel may keep sums, and what it saves for its backward, in float32 whatever its arrays are.
+    So what is wrong is asked again as if claims were rounded in float32, and stands if it is wrong
+    even so.
+    """
+    usual = settings.at_precision(reference.map.resolution)
+    first = comparison_of(reference.map, usual, mode, function=reference.function, check=check)
+    found = point_result(first)
+    if found.verdict is not Verdict.FAILED:
+        return found
+    unit = max(first.unit, FORMATS["float32"].unit)
+    single = Claim(reference.map, mode, first.claim.v, unit=unit)
+    other = point_result(replace(first, claim=single))
+    if other.verdict is Verdict.FAILED:
+        return other
+    return other.with_notes("the claims are rounded as in float32, whatever the arrays are")
+
+
+def _claims_result(
+    sides: ClaimedBesideExact, reference: Reference, settings: Settings, mode: Mode, check: str
+) -> PointResult:
+    """The claims in few bits against those of a reference."""
+    arrays = array_deviations(sides, settings.slack)
+    eps = 2 * sides.grain.unit
+    statistics = tuple(
+        Statistic(
+            reference.name,
+            sides.space.slots[array.slot].name,
+            each.name,
+            each.value / eps,
+            each.allowed / eps,
+            eps,
+        )
+        for array in arrays
+        for each in array.deviations
+    )
+    findings, open_, wrong = [], [], []
+    for array in arrays:
+        bad = [each for each in array.deviations if each.is_wrong]
+        if bad:
+            findings.append(_finding(sides, array, reference, mode, check))
+            wrong.append(array.slot)
+        elif any(each.is_open for each in array.deviations):
+            open_.append(sides.space.slots[array.slot].name)
+    resolution = max((array.resolution for array in arrays), default=0.0)
+    found = PointResult(
+        Verdict.PASSED, "", bound=resolution, statistics=statistics, reference=reference.name
+    )
+    notes = [_left_out_note(sides, array) for array in arrays if array.left_out]
+    if sides.why_no_runs:
+        notes.append(
+            f"operations cannot be rounded one by one ({sides.why_no_runs}): what is allowed is "
+            "the rounding of the format"
+        )
+    found = found.with_notes(*notes)
+    if findings:
+        count = f"{len(findings)} array{'s' if findings[1:] else ''}"
+        text = f"{count} off by more than rounding explains, against {reference.name}"
+        errors = {array.slot: array.errors for array in arrays}
+        block = ProductBlock(
+            sides.space,
+            sides.got,
+            sides.exact,
+            tuple(errors.get(k, np.zeros(0)) for k in range(len(sides.space.slots))),
+            tuple(wrong),
+            sides.grain.unit,
+        )
+        return replace(
+            found, verdict=Verdict.FAILED, summary=text, findings=tuple(findings), block=block
+        )
+    if open_:
+        text = f"{open_[0]} is off by about as much as rounding explains, against {reference.name}"
+        return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)
+    blind = [array for array in arrays if array.resolution > _BLIND]
+    if blind and len(blind) == len(arrays):
+        name = sides.space.slots[blind[0].slot].name
+        text = f"honest rounding is as large as the derivative itself ({name})"
+        return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)
+    return replace(found, summary=f"the claims agree with it to {resolution:.0e}")
+
+
+def _left_out_note(sides: ClaimedBesideExact, array: ArrayDeviations) -> str:
+    slot = sides.space.slots[array.slot]
+    return f"{array.left_out} of {slot.size} entries of {slot.name} are beyond the format's numbers"
+
+
+def _finding(
+    sides: ClaimedBesideExact,
+    array: ArrayDeviations,
+    reference: Reference,
+    mode: Mode,
+    check: str,
+) -> Finding:
+    """The largest deviation of one array, in words, with the entry that is most off."""
+    slot, span = sides.space.slots[array.slot], sides.space.span(array.slot)
+    wrong = sorted(
+        (each for each in array.deviations if each.is_wrong),
+        key=lambda each: -each.value / max(each.allowed, 1e-300),
+    )
+    got, exact = sides.got[:, span], sides.exact[:, span]
+    if wrong[0].entry is not None:
+        probe, k = wrong[0].entry
+    else:
+        probe, k = divmod(int(np.argmax(np.abs(got - exact))), got.shape[1])
+    place = slot.place(int(k), array.slot)
+    claimed, expected = float(got[probe, k]), float(exact[probe, k])
+    others = ", ".join(each.name for each in wrong[1:3])
+    what = "gradient" if mode == "backward" else "tangent"
+    message = (
+        f"{what} of {place if wrong[0].entry else slot.name} against {reference.name}: "
+        f"{wrong[0].name} off by {wrong[0].value:.3g}, rounding explains {wrong[0].allowed:.2g}"
+        f"{f'; also {others}' if others else ''}; {place} claimed {claimed:.6g}, exact "
+        f"{expected:.6g}"
+    )
+    return Finding(
+        check,
+        message,
+        "precision",
+        input=place if mode == "backward" else None,
+        output=None if mode == "backward" else place,
+        claimed=claimed,
+        measured=expected,
+        error=0.0,
+        allowed=wrong[0].allowed,
+    )
+
+
+def _combined(answers: list[_Answer], refused: list[str], users: str) -> PointResult:
+    """What references say together: a wrong formula first, then who disagrees with whom.
+
+    Args:
+        answers: of references that were asked.
+        refused: of others, and why.
+        users: why the user's reference was refused: a pass would mean that it agreed.
+    """
+    suffix = "".join(f"; not {reason}" for reason in refused)
+    for answer in answers:
+        if answer.formula.verdict is Verdict.FAILED:
+            text = (
+                f"the formula is wrong, as {answer.reference.name} shows: {answer.formula.summary}"
+            )
+            return replace(answer.formula, summary=text, reference=answer.reference.name)
+    compared = [(answer, answer.claims) for answer in answers if answer.claims is not None]
+    against = [each for each in compared if each[1].verdict is Verdict.FAILED]
+    agreeing = [each for each in compared if each[1].verdict is Verdict.PASSED]
+    names = "; ".join(answer.reference.name for answer, _ in compared) + suffix
+    statistics = tuple(row for _, claims in compared for row in claims.statistics)
+    if against and agreeing:
+        text = (
+            f"{against[0][0].reference.name} is the odd one out: the claims agree with "
+            f"{agreeing[0][0].reference.name} and not with it"
+        )
+        return replace(inconclusive(text), statistics=statistics, reference=names)
+    if against:
+        return replace(against[0][1], statistics=statistics, reference=names)
+    answer, claims = (agreeing or compared)[0]
+    doubt = f"not held against {users}" if users else ""
+    if answer.formula.verdict is Verdict.INCONCLUSIVE:
+        doubt = f"{answer.reference.name}: {answer.formula.summary}"
+    elif claims.verdict is Verdict.INCONCLUSIVE:
+        doubt = claims.summary
+    bound = float(np.nanmax([claims.bound, answer.formula.bound]))
+    found = replace(
+        answer.formula,
+        verdict=Verdict.INCONCLUSIVE if doubt else Verdict.PASSED,
+        bound=bound,
+        statistics=statistics,
+        reference=names,
+        notes=(*answer.formula.notes, *claims.notes),
+        flat=False,
+    )
+    text = doubt or f"{answer.formula.summary}, against {answer.reference.name}; {claims.summary}"
+    return replace(found, summary=text)

@@ -1,0 +1,212 @@
+"""Claims beside the exact derivative, and honest runs of the reference in the claims' precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gradproof._compare.claims import Mode
+from gradproof._compare.tolerances import root_mean_square
+from gradproof._data.formats import FORMATS, Grain
+from gradproof._data.settings import Settings
+from gradproof._data.space import Space, Values
+from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._numdiff.probes import (
+    Kind,
+    constant_cotangent,
+    random_bits,
+    random_cotangent,
+    random_entries,
+    random_tangent,
+    rounded_to_formats,
+)
+from gradproof._numdiff.slopes import measured_slopes
+from gradproof._numdiff.steps import coordinate_scales, step_tables
+from gradproof._numdiff.values import FunctionValues, format_of_values
+from gradproof.errors import UsageError
+
+RUNS = 8
+_ROUNDABLE = 2.0**-40  # the finest arithmetic that doubles can be rounded to
+_FEW_ENTRIES = 64  # in the smallest array: more probes are asked, to average over
+
+
+@dataclass(frozen=True)
+class ClaimedBesideExact:
+    """Products with a Jacobian in few bits, those of the reference, and errors of honest runs.
+
+    Attributes:
+        space: of the products: the domain for J^T v, the codomain for J u.
+        got, exact: for every probe, (V, N) each.
+        errors: of every honest run, (R, V, N); R is 0 where operations cannot be rounded.
+        value_errors: of F in every honest run, (R, m).
+        grain: of the arithmetic.
+        other_algorithm: whether honest runs compute the products in another way: those of forward
+            mode differentiate the backward.
+        why_no_runs: why there are no honest runs; "" where there are.
+    """
+
+    space: Space
+    got: Values
+    exact: Values
+    errors: Values
+    value_errors: Values
+    grain: Grain
+    other_algorithm: bool = False
+    why_no_runs: str = ""
+
+
+def coarsest_grain(map_: DifferentiableMap) -> Grain:
+    """The grain of the coarsest dtype among inputs and outputs."""
+    slots = (*map_.domain.slots, *map_.codomain.slots)
+    grains = [slot.grain for slot in slots if slot.size]
+    return max(grains, key=lambda grain: grain.unit, default=Grain())
+
+
+def arithmetic_of(map_: DifferentiableMap, exact_value: Values, settings: Settings) -> Grain:
+    """The grain in which a function computes.
+
+    Of its coarsest dtype, unless the user says otherwise by `accumulate`; or of a coarser format,
+    as under autocast, where all values are numbers of it and further from the exact ones than their
+    dtype explains.
+    """
+    grain = coarsest_grain(map_)
+    if settings.accumulate:
+        return FORMATS[settings.accumulate]
+    value = np.asarray(map_.kept_value(), float)
+    unit = format_of_values(value)
+    if unit > grain.unit and value_gap(value, exact_value) > 16 * grain.unit:
+        return next((each for each in FORMATS.values() if each.unit == unit), grain)
+    return grain
+
+
+def coarser_formats(
+    map_: DifferentiableMap, sides: ClaimedBesideExact, exact: Values
+) -> list[Grain]:
+    """Formats in which a function may compute inside, as under autocast; none where it does not.
+
+    Two things must show it. The noise of F alone might be rounding that cancellation magnifies;
+    then honest runs would be as far from the exact value. The distance alone might be another
+    function. A sum hides much of the rounding of its terms: formats up to 64 times as coarse as
+    what is seen are among those returned, the finest first.
+    """
+    honest = max((value_gap(exact + run, exact) for run in sides.value_errors), default=0.0)
+    distance = value_gap(np.asarray(map_.kept_value(), float), exact)
+    if not honest or distance <= 4 * honest:
+        return []
+    function = FunctionValues(map_)
+    scales = coordinate_scales(map_.domain, map_.point)
+    usual, _ = step_tables(sides.grain.unit)
+    slopes = measured_slopes(function.table(random_tangent(map_.domain, scales, 0, 0), usual))
+    size = np.where(function.centre != 0, np.abs(function.centre), np.inf)
+    noise = float(np.median(slopes.noise / size)) if size.size else 0.0
+    if not noise > 4 * sides.grain.unit:
+        return []
+    shown = max(noise, sides.grain.unit * distance / honest)
+    inside = (FORMATS["float16"], FORMATS["bfloat16"])
+    return [each for each in inside if sides.grain.unit < each.unit <= 64 * shown]
+
+
+def with_errors_of_value(
+    map_: DifferentiableMap, sides: ClaimedBesideExact, exact: Values
+) -> ClaimedBesideExact:
+    """The sides with honest errors as large as F itself shows.
+
+    A value that is many times further from the exact one than those of honest runs, and yet as near
+    as a few roundings, is computed by another algorithm: its derivative may err as many times more.
+    """
+    honest = max((value_gap(exact + run, exact) for run in sides.value_errors), default=0.0)
+    distance = value_gap(np.asarray(map_.kept_value(), float), exact)
+    if not honest or distance <= 4 * honest:
+        return sides
+    return replace(sides, errors=sides.errors * (distance / honest))
+
+
+def value_gap(value: Values, exact: Values) -> float:
+    """Root mean square of the difference of two values, in parts of their size."""
+    good = np.isfinite(value) & np.isfinite(exact)
+    size = root_mean_square(exact[good])
+    return root_mean_square((value - exact)[good]) / size if size else 0.0
+
+
+def claims_and_runs(
+    map_: DifferentiableMap,
+    reference: DifferentiableMap,
+    mode: Mode,
+    settings: Settings,
+    grain: Grain,
+) -> ClaimedBesideExact:
+    """What a map and its reference claim for a few probes, with honest runs of the reference.
+
+    Probes are random vectors of numbers that few bits can represent, and for the backward the
+    cotangent of ones: sums that are kept in few bits go wrong under it alone.
+    """
+    probes = _probes(map_, mode, settings.seed)
+    got = _products(map_, mode, probes)
+    exact = _products(reference, mode, probes)
+    value = np.asarray(reference.kept_value(), float)
+    errors, value_errors, reason = [], [], ""
+    unit = max(grain.unit, _ROUNDABLE)
+    for number in range(RUNS):
+        try:
+            run = reference.rounded(unit, grain.tiny, settings.seed + number)
+            errors.append(_honest_products(run, mode, probes, map_, settings) - exact)
+            value_errors.append(np.asarray(run.kept_value(), float) - value)
+        except (UsageError, MemoryError):
+            raise
+        except Unsupported as missing:
+            reason = missing.reason
+            break
+        except Exception as error:  # the user's code may not run in rounded arithmetic
+            reason = f"it raised {type(error).__name__}"
+            break
+    space = map_.domain if mode == "backward" else map_.codomain
+    if mode == "forward" and errors:  # J u of a scaled u is no better known than F itself
+        off = np.nan_to_num(np.abs(np.asarray(map_.kept_value(), float) - value))
+        for number, run_error in enumerate(errors):
+            signs = np.where(random_bits(settings.seed, Kind.SPECIAL, number, off.size), 1.0, -1.0)
+            run_error += signs * off * (unit / grain.unit)
+    back = grain.unit / unit  # errors of a finer arithmetic are smaller in proportion
+    return ClaimedBesideExact(
+        space=space,
+        got=got,
+        exact=exact,
+        errors=back * np.asarray(errors).reshape(len(errors), *exact.shape),
+        value_errors=back * np.asarray(value_errors).reshape(len(value_errors), value.size),
+        grain=grain,
+        other_algorithm=mode == "forward",
+        why_no_runs="" if errors else reason,
+    )
+
+
+def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
+    if mode == "forward":
+        scales = coordinate_scales(map_.domain, map_.point)
+        draws = [random_entries(seed, Kind.TANGENT, k, scales.size) for k in range(2)]
+        return [rounded_to_formats(map_.domain, scales * draw) for draw in draws]
+    smallest = min((slot.size for slot in map_.domain.slots if slot.size), default=1)
+    count = 2 if smallest >= _FEW_ENTRIES else 4
+    random = [random_cotangent(map_.codomain, seed, k) for k in range(count)]
+    return [*random, constant_cotangent(map_.codomain, seed)]
+
+
+def _products(map_: DifferentiableMap, mode: Mode, probes: list[Values]) -> Values:
+    ask = map_.vjp if mode == "backward" else map_.jvp
+    return np.stack([np.asarray(ask(probe), float) for probe in probes])
+
+
+def _honest_products(
+    run: DifferentiableMap,
+    mode: Mode,
+    probes: list[Values],
+    map_: DifferentiableMap,
+    settings: Settings,
+) -> Values:
+    """What an honest run claims; J u as the derivative of its backward.
+
+    Forward mode of PyTorch does not run under the rounding of single operations.
+    """
+    if mode == "backward":
+        return _products(run, mode, probes)
+    v = random_cotangent(map_.codomain, settings.seed, 0)
+    return np.stack([np.asarray(run.transposed_vjp(probe, v)[0], float) for probe in probes])

@@ -1,0 +1,220 @@
+"""The one rule for few bits: sums of errors against the same sums in honest runs.
+
+For an entry, and for slope and sum over an array, its rows, its columns or its blocks,
+
+    |sum w e| <= 8 rms(the same sum over honest runs) + floor,
+
+where e are errors of claims and w is the exact derivative (slope) or 1 (sum). The floor covers
+roundings that a reference has no operation for: one rounding of every term, independent of each
+other, and a small part of one that is the same for all terms. What is up to `OPEN_UP_TO` times as
+large as that is left open. `benchmarks/low_precision.py` calibrates these numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gradproof._data.formats import Grain
+from gradproof._data.space import Indices, Slot, Values
+from gradproof._low_precision.rounding_runs import ClaimedBesideExact
+
+OPEN_UP_TO = 1.25  # times what is allowed
+_SUMS = 8.0  # of 2 x 8 honest sums: quantile of Student's t far beyond one in a thousand arrays
+_ENTRIES = 16.0  # single entries have heavier tails
+_OTHER_ALGORITHM = 4.0  # times more, where honest runs compute the derivative in another way
+_MOST_GROUPS = 64  # rows or columns; more are taken together
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How far claims are off in one respect, beside what honest rounding explains.
+
+    Attributes:
+        name: "worst entry", "slope", "mean", "row slope", ..., "rms".
+        value, allowed: in parts of the size of the exact derivative.
+        entry: probe and position in the array, for a single entry; else None.
+    """
+
+    name: str
+    value: float
+    allowed: float
+    entry: tuple[int, int] | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        return not self.value <= OPEN_UP_TO * self.allowed
+
+    @property
+    def is_open(self) -> bool:
+        return not self.value <= self.allowed and not self.is_wrong
+
+
+@dataclass(frozen=True)
+class ArrayDeviations:
+    """What one array shows.
+
+    Attributes:
+        slot: its position.
+        deviations: one for each statistic, the largest over groups.
+        resolution: the largest factor on the whole array that would be accepted.
+        errors: standard deviation of the honest error of each entry, (N,).
+        left_out: entries that are beyond the format's numbers, or that no honest run has.
+    """
+
+    slot: int
+    deviations: tuple[Deviation, ...]
+    resolution: float
+    errors: Values
+    left_out: int
+
+
+def array_deviations(sides: ClaimedBesideExact, tolerance: float) -> list[ArrayDeviations]:
+    """The deviations of every array of the products.
+
+    Args:
+        sides: claims, exact products and honest errors.
+        tolerance: relative tolerance that the user chose, beside what rounding explains.
+    """
+    found = []
+    for position, slot in enumerate(sides.space.slots):
+        if slot.size:
+            span = sides.space.span(position)
+            found.append(_of_array(sides, position, slot, span, tolerance))
+    return found
+
+
+def _of_array(
+    sides: ClaimedBesideExact, position: int, slot: Slot, span: slice, tolerance: float
+) -> ArrayDeviations:
+    got, exact, runs = sides.got[:, span], sides.exact[:, span], sides.errors[:, :, span]
+    eps = 2 * max(slot.grain.unit, sides.grain.unit)
+    usable = np.isfinite(runs).all(axis=(0, 1)) & (np.abs(exact) <= slot.grain.largest / 2).all(0)
+    usable &= np.isfinite(exact).all(axis=0)
+    missing = np.isnan(got) & usable
+    if missing.any():
+        probe, k = (int(at[0]) for at in np.nonzero(missing))
+        nan = Deviation("worst entry", math.inf, 0.0, (probe, k))
+        return ArrayDeviations(position, (nan,), 0.0, np.zeros(slot.size), 0)
+    gap, exact, runs = (np.where(usable, each, 0.0) for each in (got - exact, exact, runs))
+    sums = _Sums(gap, exact, runs, eps, slot.grain, tolerance, bool(sides.errors.shape[0]))
+    every = [sums.worst_entry(), sums.root_mean_square()]
+    # Sums over parts of small entries say little where honest runs compute in another way.
+    groups = [("", np.zeros(slot.size, int))] if sides.other_algorithm else _groups(slot)
+    for name, labels in groups:
+        every.append(sums.weighted(f"{name}slope", labels, exact))
+        every.append(sums.weighted(f"{name}mean", labels, np.ones_like(exact)))
+    if sides.other_algorithm:
+        every = [replace(each, allowed=_OTHER_ALGORITHM * each.allowed) for each in every]
+    resolution = next(each.allowed for each in every if each.name == "slope")
+    left_out = int(slot.size - usable.sum())
+    return ArrayDeviations(position, tuple(every), resolution, sums.entry_errors, left_out)
+
+
+class _Sums:
+    """The statistics of one array: V probes, N entries, R honest runs.
+
+    Args:
+        gap, exact: (V, N).
+        runs: (R, V, N).
+        eps: spacing of the format at 1.
+        grain: of the array's dtype.
+        tolerance: relative, of the user.
+        measured: whether there are honest runs; else roundings of the format are all there is.
+    """
+
+    def __init__(
+        self,
+        gap: Values,
+        exact: Values,
+        runs: Values,
+        eps: float,
+        grain: Grain,
+        tolerance: float,
+        measured: bool,
+    ) -> None:
+        self.gap, self.exact, self.runs, self.eps = gap, exact, runs, eps
+        self.tolerance, self.tiny = tolerance, grain.tiny
+        self.size = _rms(exact)
+        shape = exact.shape[1]
+        honest = np.sqrt(np.mean(runs**2, axis=(0, 1))) if measured else np.zeros(shape)
+        own_size = np.sqrt(np.mean(exact**2, axis=0))
+        # Few runs each: beside an entry's own error stands what is usual for numbers of its size.
+        usual = _rms(honest) / max(self.size, 1e-300) * own_size
+        self.entry_errors = np.maximum(
+            honest, np.minimum(usual, 4 * np.maximum(honest, eps * own_size))
+        )
+        if not measured:  # a chain of operations whose roundings add up as random ones
+            self.entry_errors = eps * np.maximum(own_size, self.size)
+        # Sums inside an operation, as of a product of matrices, err by the size of all entries.
+        self.typical = _rms(self.entry_errors) + eps * self.size / 2
+
+    def worst_entry(self) -> Deviation:
+        size = np.maximum(np.abs(self.exact), np.sqrt(np.mean(self.exact**2, axis=0)))
+        room = _ENTRIES * np.maximum(self.entry_errors, self.eps * size)
+        room = np.maximum(room, _ENTRIES * max(self.typical / 2, self.eps * self.size))
+        room = room + 4 * self.tiny + self.tolerance * np.abs(self.exact)
+        ratio = np.abs(self.gap) / room
+        probe, k = (int(at) for at in np.unravel_index(np.argmax(ratio), ratio.shape))
+        unit = max(self.size, 1e-300)
+        return Deviation(
+            "worst entry",
+            float(abs(self.gap[probe, k]) / unit),
+            float(room[probe, k] / unit),
+            (probe, k),
+        )
+
+    def root_mean_square(self) -> Deviation:
+        allowed = 4 * _rms(self.entry_errors) + 3 * self.eps * self.size + self.tiny
+        allowed += self.tolerance * self.size
+        unit = max(self.size, 1e-300)
+        return Deviation("rms", _rms(self.gap) / unit, allowed / unit)
+
+    def weighted(self, name: str, labels: Indices, weight: Values) -> Deviation:
+        """The weighted sum of errors over every group and all probes: the one that is most off."""
+        off = np.abs(_grouped(weight * self.gap, labels).sum(axis=0))
+        term_sizes = np.maximum(np.abs(self.exact), self.typical / self.eps)
+        independent = np.sqrt(_grouped((weight * term_sizes) ** 2, labels).sum(axis=0))
+        alike = _grouped(np.abs(weight * self.exact), labels).sum(axis=0)
+        if len(self.runs):
+            sums = _grouped(weight * self.runs, labels).sum(axis=-2)  # (R, groups)
+            spread = np.sqrt(np.mean(sums**2, axis=0))
+        else:
+            spread = self.eps * (2 * independent + alike / 8)
+        pooled = _rms(spread) / max(_rms(independent), 1e-300) * independent
+        allowed = _SUMS * np.maximum(spread, pooled) + self.eps * (6 * independent + alike / 2)
+        allowed += 4 * self.tiny * np.sqrt(weight.size) * np.abs(weight).max(initial=0.0)
+        allowed += self.tolerance * alike
+        unit = np.sqrt(_grouped(weight**2, labels).sum(axis=0))
+        unit = np.maximum(unit * np.sqrt(_grouped(self.exact**2, labels).sum(axis=0)), 1e-300)
+        worst = int(np.argmax(off / np.maximum(allowed, 1e-300)))
+        return Deviation(name, float(off[worst] / unit[worst]), float(allowed[worst] / unit[worst]))
+
+
+def _groups(slot: Slot) -> Iterator[tuple[str, Indices]]:
+    """Names of groupings, and the group of each entry, (N,)."""
+    count = slot.size
+    yield "", np.zeros(count, int)
+    place = np.arange(count)
+    last = slot.shape[-1] * len(slot.parts) if slot.shape and slot.entries is None else count
+    if len(slot.shape) > 1 and count > last > 1:
+        rows = count // last
+        yield "row ", (place // last) * min(rows, _MOST_GROUPS) // rows
+        yield "column ", (place % last) * min(last, _MOST_GROUPS) // last
+    elif count > 16:
+        yield "block ", place * min(count // 4, 16) // count
+
+
+def _grouped(values: Values, labels: Indices) -> Values:
+    """Sums over the groups of the last dimension, (..., groups)."""
+    order = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[order], np.arange(int(labels.max()) + 1))
+    found: Values = np.add.reduceat(values[..., order], starts, axis=-1)
+    return found
+
+
+def _rms(values: Values) -> float:
+    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0

@@ -1,0 +1,266 @@
+"""What the checks share at one point of one map, each quantity computed on first use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from gradproof._data.formats import DOUBLE, FORMATS
+from gradproof._data.settings import Settings
+from gradproof._data.space import Values
+from gradproof._maps.contract import DifferentiableMap
+from gradproof._maps.derivative import DerivativeMap
+from gradproof._numdiff.probes import (
+    constant_cotangent,
+    random_cotangent,
+    random_tangent,
+    rounded_to_formats,
+)
+from gradproof._numdiff.slopes import Slopes, measured_slopes
+from gradproof._numdiff.steps import coordinate_scales, step_tables
+from gradproof._numdiff.values import DifferenceTable, FunctionValues
+
+_COARSE = 2.0**-40  # unit round-off of the runs that show the rounding of a derivative
+_RUNS = 4
+_HONEST = 16.0  # of the largest of so few runs: another one may have a heavy tail
+_ROUNDINGS = 64.0  # of the largest of so few factors
+
+
+class Measurements:
+    """Values of F, claimed products and slopes of a map at its point.
+
+    Every quantity is computed when it is first asked for and then kept. No check writes here, and
+    nothing here is a verdict, a flag or a callback. The arrays are shared: do not write into them.
+
+    Attributes:
+        map: the function at its point.
+        settings: of the run.
+        claimed_unit: unit round-off of what the map claims, where it may be larger than that of F.
+    """
+
+    def __init__(
+        self, map_: DifferentiableMap, settings: Settings, claimed_unit: float = 0.0
+    ) -> None:
+        self.map, self.settings, self.claimed_unit = map_, settings, claimed_unit
+        self._tangents: dict[int, Values] = {}
+        self._cotangents: dict[int, Values] = {}
+        self._gradients: dict[int, Values] = {}
+        self._images: dict[int, Values] = {}
+
+    @cached_property
+    def unit(self) -> float:
+        """Unit round-off of the coarsest dtype, or of the arithmetic that F is known to use."""
+        slots = (*self.map.domain.slots, *self.map.codomain.slots)
+        return max([self.map.resolution, *(slot.grain.unit for slot in slots if slot.size)])
+
+    @property
+    def arithmetic_unit(self) -> float:
+        """Unit round-off of claims: of the dtypes, of what values of F show, or `claimed_unit`."""
+        return max(self.unit, self.function.coarsest_unit, self.claimed_unit)
+
+    def with_claims_in_single(self) -> Measurements:
+        """Those of the same map, of which claims may be rounded as in single precision.
+
+        For a map in double precision that stands for one in few bits: a kernel keeps sums, and what
+        it saves for its backward, in float32, whatever its arrays are. That is no mistake.
+        """
+        return Measurements(self.map, self.settings, FORMATS["float32"].unit)
+
+    @property
+    def is_double(self) -> bool:
+        """Whether all arrays are in double precision."""
+        return self.unit < DOUBLE
+
+    @cached_property
+    def function(self) -> FunctionValues:
+        """Values of F at the point and around it."""
+        return FunctionValues(self.map)
+
+    @cached_property
+    def scales(self) -> Values:
+        """A power of two near the size of each input coordinate, (n,)."""
+        return coordinate_scales(self.map.domain, self.map.point)
+
+    def tangent(self, number: int) -> Values:
+        """Random direction `number`, in units of the scales, (n,)."""
+        if number not in self._tangents:
+            self._tangents[number] = random_tangent(
+                self.map.domain, self.scales, self.settings.seed, number
+            )
+        return self._tangents[number]
+
+    def cotangent(self, number: int) -> Values:
+        """Random cotangent `number`, of the size of 1, (m,)."""
+        if number not in self._cotangents:
+            self._cotangents[number] = random_cotangent(
+                self.map.codomain, self.settings.seed, number
+            )
+        return self._cotangents[number]
+
+    def gradient(self, number: int) -> Values:
+        """J^T v of cotangent `number` as the backward claims it, (n,)."""
+        if number not in self._gradients:
+            self._gradients[number] = np.asarray(self.map.vjp(self.cotangent(number)))
+        return self._gradients[number]
+
+    def pushforward(self, number: int) -> Values:
+        """J u of tangent `number` as forward mode claims it, (m,)."""
+        if number not in self._images:
+            self._images[number] = self.map.jvp(self.tangent(number))
+        return self._images[number]
+
+    @cached_property
+    def constant_cotangent(self) -> Values:
+        """The cotangent that is constant on each output, 1 on the first, (m,)."""
+        return constant_cotangent(self.map.codomain, self.settings.seed)
+
+    @cached_property
+    def constant_gradient(self) -> Values:
+        """J^T of the constant cotangent, (n,): the gradient of a sum."""
+        found: Values = self.map.vjp(self.constant_cotangent)
+        return found
+
+    @cached_property
+    def table(self) -> DifferenceTable:
+        """The difference table of F along tangent 0."""
+        unit = max(self.unit, self.function.coarsest_unit)
+        size = max(self.map.domain.size, self.map.codomain.size)
+        usual, _ = step_tables(unit, self.settings.largest_step, size)
+        return self.function.table(self.tangent(0), usual)
+
+    @cached_property
+    def slopes(self) -> Slopes:
+        """Measured slopes of F along tangent 0, (m,)."""
+        return measured_slopes(self.table)
+
+    @cached_property
+    def largest_value(self) -> float:
+        """The largest finite |F| at the point; 0.0 without any."""
+        value = np.abs(self.function.centre)
+        return float(np.max(value, initial=0.0, where=np.isfinite(value)))
+
+    @cached_property
+    def gradient_rounding(self) -> Values:
+        """How far rounding moves J^T v of cotangent 0, (n,): 16 times what four runs show."""
+        return self.rounding_of_product(self.cotangent(0), self.gradient(0), forward=False)
+
+    @cached_property
+    def pushforward_rounding(self) -> Values:
+        """How far rounding moves J u of tangent 0, (m,), likewise."""
+        return self.rounding_of_product(self.tangent(0), self.pushforward(0), forward=True)
+
+    def rounding_of_product(self, probe: Values, known: Values, *, forward: bool) -> Values:
+        """How far rounding moves the product of a probe, whose claim is known: J^T v, or J u.
+
+        It is the difference of runs in fewer bits, scaled back, as far as there are such runs.
+
+        Every operation is rounded at random. Below double precision it is the same function on
+        float64 arrays that is rounded so. Where operations cannot be rounded the probe is
+        multiplied by factors of almost 1 (`rounding_by_factors`).
+        """
+        unit, tiny = (_COARSE, 0.0) if self.is_double else (max(self.unit, _COARSE), self._tiny)
+        try:
+            exact = self.double.map
+            if not self.is_double:
+                known = exact.jvp(probe) if forward else exact.vjp(probe)
+            worst = np.zeros_like(known)
+            for seed in range(_RUNS):
+                run = exact.rounded(unit, tiny, seed)
+                if forward:
+                    again = np.asarray(run.transposed_vjp(probe, self.cotangent(0))[0], float)
+                else:
+                    again = np.asarray(run.vjp(probe), float)
+                worst = np.fmax(worst, np.nan_to_num(np.abs(again - known), posinf=0.0))
+        except Exception:  # Unsupported, or a user's function may not run in rounded arithmetic
+            ask = self.map.jvp if forward else self.map.vjp
+            # Asked again: a claim that another call has changed since is not rounded by that.
+            return rounding_by_factors(ask, probe, np.asarray(ask(probe)), self.unit)
+        return _HONEST * max(self.unit, 2.0**-53) / unit * worst
+
+    @property
+    def _tiny(self) -> float:
+        """The smallest positive number of the coarsest dtype."""
+        slots = [slot for slot in (*self.map.domain.slots, *self.map.codomain.slots) if slot.size]
+        return max((slot.grain.unit, slot.grain.tiny) for slot in slots)[1]
+
+    @cached_property
+    def randomness(self) -> str:
+        """That F is random, in words: two runs differ by more than rounding. "" where it is not."""
+        function = self.function
+        if function.repeats:
+            return ""
+        size = np.abs(np.nan_to_num(function.centre))
+        loud = function.jitter > math.sqrt(self.unit) * np.maximum(size, self.largest_value / 16)
+        if not loud.any():
+            return ""
+        worst = float(function.jitter.max())
+        return (
+            f"the function returns another value at every call (it varies by {worst:.1g}): fix the "
+            "random state inside it, or switch off dropout and the like"
+        )
+
+    @cached_property
+    def backward_derivative(self) -> Measurements:
+        """Those of the map (x, v) -> J(x)^T v, at the point and at cotangent 0.
+
+        Raises:
+            Unsupported: the backward cannot be differentiated.
+        """
+        v = rounded_to_formats(self.map.codomain, self.cotangent(0))
+        derivative = self.map.derivative(v)
+        derivative.derived = True
+        if self.settings.reference is not None:
+            derivative = DerivativeMap(derivative, lambda fn: self.map.in_double(fn).derivative(v))
+        return Measurements(derivative, self.settings, self.claimed_unit)
+
+    @cached_property
+    def forward_derivative(self) -> Measurements:
+        """Those of the map (x, u) -> J(x) u by forward mode, at the point and at tangent 0.
+
+        Raises:
+            Unsupported: forward mode cannot be differentiated.
+        """
+        u = rounded_to_formats(self.map.domain, self.tangent(0))
+        derivative = self.map.forward_derivative(u)
+        derivative.derived = True
+        return Measurements(derivative, self.settings, self.claimed_unit)
+
+    @cached_property
+    def double(self) -> Measurements:
+        """Those of the same function on float64 arrays; itself where it is in double precision.
+
+        Raises:
+            Unsupported: the function does not run there, or has another value there.
+        """
+        if self.is_double:
+            return self
+        twin = self.map.in_double()
+        twin.derived = self.map.derived
+        return Measurements(twin, self.settings.at_precision(twin.resolution))
+
+
+def rounding_by_factors(
+    ask: Callable[[Values], Values], probe: Values, known: Values, unit: float
+) -> Values:
+    """How far a claim is from linear in factors of almost 1: its rounding, in any precision.
+
+    A claim that stays what it is where its probe moves, or goes with its square, is not linear for
+    another reason: it ignores the probe, or is clamped, or is multiplied by it twice. So the
+    smallest deviation from any of these is its rounding.
+
+    Args:
+        ask: the product with the Jacobian that is claimed of a probe.
+        probe: the probe.
+        known: what is claimed of it.
+        unit: unit round-off of the map.
+    """
+    worst = np.zeros_like(known)
+    for times in (-1, 3, -5, 7):
+        factor = 1.0 + 8 * times * unit
+        again = ask(factor * probe)
+        off = np.min([np.abs(again / factor**power - known) for power in (0, 1, 2)], axis=0)
+        worst = np.fmax(worst, np.nan_to_num(off, posinf=0.0))
+    return _ROUNDINGS * worst

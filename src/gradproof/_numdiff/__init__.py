@@ -1,0 +1,1 @@
+"""Numerical differentiation: steps, random directions, values of F, and slopes with error bars."""

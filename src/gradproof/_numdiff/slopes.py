@@ -1,0 +1,412 @@
+"""Slopes of F at a point from a difference table, each with an error bar.
+
+A central difference D(h) = (F(x + hu) - F(x - hu)) / 2h is off by h^2 F''' / 6 + noise / h. Neither
+F''' nor the noise is known, and both differ between outputs. So F is evaluated at all steps of a
+table, and each output picks its own step and its own level of Richardson extrapolation (Richardson
+1911, Ridders 1982) by the error that the other steps show it to have. Where the even part of F
+does not vanish faster than h, F has a kink: the slope is then an interval, and the slopes on both
+sides of the point are its ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from gradproof._data.space import Mask, Values
+from gradproof._numdiff.values import DifferenceTable
+
+BLOCK = 1 << 14  # outputs that are worked on together: their tables fit a cache
+ROUGH_ULPS = 64.0  # noise of more units in the last place is not the function's own rounding
+_LEVELS = 3  # of Richardson extrapolation: plain, without h^2, without h^4
+_SIGMAS = 3.5  # of the noise in a difference of two values
+_AGREES = 0.25  # of a gap: differences at two steps that are this near tell one slope
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Measured slopes, [low, high] +- bar for every output, (m,) each.
+
+    Attributes:
+        low, high: ends of the interval; equal where F is smooth. One is infinite where slopes go
+            on growing as steps get finer; the other is then the largest finite number of the other
+            sign, since any finite claim is a convention there.
+        bar: error of both ends; infinite where nothing is known.
+        noise: standard deviation of the rounding of F; NaN where F has no value.
+        steepness: the largest change of F over the largest step, divided by that step: a slope
+            that is small beside it is not distinguished from zero.
+        still: outputs that do not change by a bit at any step.
+        differences: plain central differences above the noise, (K, m), NaN below it.
+    """
+
+    low: Values
+    high: Values
+    bar: Values
+    noise: Values
+    steepness: Values
+    still: Mask
+    differences: Values
+
+    @property
+    def size(self) -> Values:
+        """The larger of |low| and |high|."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @property
+    def middle(self) -> Values:
+        return (self.low + self.high) / 2
+
+    @property
+    def width(self) -> Values:
+        """Of the interval at a kink; 0 where F is smooth, infinite where the slope is."""
+        return self.high - self.low
+
+    @property
+    def is_infinite(self) -> Mask:
+        """Outputs whose slope grows without bound."""
+        return np.isinf(self.low) | np.isinf(self.high)
+
+    def gap(self, claimed: Values) -> Values:
+        """Distance of a claim to [low, high]; NaN where either is."""
+        inside = (self.low <= claimed) & (claimed <= self.high)
+        return np.where(inside, 0.0, np.maximum(self.low - claimed, claimed - self.high))
+
+    def some_scale_agrees(self, claimed: Values) -> Mask:
+        """Outputs whose claim is off, but is what differences on some scale say.
+
+        Two neighbouring steps agree to a quarter of the gap, and the claim lies between them or no
+        further away than they are from each other. F then has another slope on that scale, as a
+        staircase has, and the claim is not proved wrong. Where F is smooth this cannot happen: a
+        difference that is off by c h^2 differs from the next by most of that.
+        """
+        gap = self.gap(claimed)
+        one, other = self.differences[:-1], self.differences[1:]
+        distance = np.abs(one - other)
+        near = np.abs(claimed - (one + other) / 2) <= 1.5 * distance + self.bar
+        agrees = (near & (distance <= _AGREES * gap)).any(axis=0)
+        return np.asarray(agrees & (gap > self.bar) & np.isfinite(gap))
+
+    def scaled(self, factor: float) -> Slopes:
+        """The slopes along a direction that is `factor` times as long."""
+        ends = self.low * factor, self.high * factor
+        return replace(
+            self,
+            low=np.minimum(*ends),
+            high=np.maximum(*ends),
+            bar=self.bar * abs(factor),
+            steepness=self.steepness * abs(factor),
+            differences=self.differences * factor,
+        )
+
+    def merged(self, other: Slopes) -> Slopes:
+        """Of each output the estimate with the narrower bar and interval."""
+        mine = self.bar + self.width <= other.bar + other.width
+        mine |= ~np.isfinite(other.bar)
+        mixed = {
+            name: np.where(mine, getattr(self, name), getattr(other, name))
+            for name in ("low", "high", "bar", "noise", "steepness")
+        }
+        differences = np.concatenate([self.differences, other.differences])
+        return Slopes(**mixed, still=self.still & other.still, differences=differences)
+
+    def part(self, outputs: slice | Mask) -> Slopes:
+        """The slopes of some outputs."""
+        return Slopes(*(getattr(self, field.name)[..., outputs] for field in fields(self)))
+
+    def without_kinks(self) -> Slopes:
+        """The middle of each interval, with half its width in the bar."""
+        middle = self.middle
+        return replace(self, low=middle, high=middle, bar=self.bar + self.width / 2)
+
+
+def measured_slopes(table: DifferenceTable) -> Slopes:
+    """The slope of every output at step 0.
+
+    Outputs are worked on block by block. Those for which two steps agree and the even part of F
+    falls as h^2 need no more than these two steps; the others get the whole table.
+    """
+    with np.errstate(all="ignore"):
+        size = table.centre.size
+        if size <= BLOCK or table.group < size:
+            return _slopes_of_block(table)
+        names = [field.name for field in fields(Slopes) if field.name != "differences"]
+        found = {name: np.empty(size, bool if name == "still" else float) for name in names}
+        for start in range(0, size, BLOCK):
+            here = slice(start, min(start + BLOCK, size))
+            part = _slopes_of_block(table.part(here))
+            for name in names:
+                found[name][here] = getattr(part, name)
+        # What single steps say serves single columns, which are not as long.
+        return Slopes(**found, differences=np.empty((0, size)))
+
+
+def _slopes_of_block(table: DifferenceTable) -> Slopes:
+    """The slopes of one block of outputs: quickly where F is plainly smooth."""
+    h = table.steps
+    if len(h) not in (3, 4) or h[1] > h[0] / 16 or not table.centre.size or table.jitter.any():
+        return _with_one_sided(table, _central_slopes(table))
+    quick, smooth = _smooth_slopes(table)
+    if smooth.all():
+        return quick
+    if not smooth.any() or table.group < table.centre.size:
+        return _with_one_sided(table, _central_slopes(table))
+    rest = table.part(~smooth)
+    others = _with_one_sided(rest, _central_slopes(rest))
+    return _scattered(quick, ~smooth, others)
+
+
+def _scattered(slopes: Slopes, outputs: Mask, others: Slopes) -> Slopes:
+    """The slopes with those of some outputs replaced by others, (outputs.sum(),)."""
+    for field in fields(slopes):
+        rows = getattr(others, field.name)
+        getattr(slopes, field.name)[..., outputs] = rows
+    return slopes
+
+
+def _smooth_slopes(table: DifferenceTable) -> tuple[Slopes, Mask]:
+    """The slopes by the second step of a table, and the outputs for which they are good enough.
+
+    These are the outputs that are plainly smooth: two neighbouring steps agree, a finer one does
+    not contradict, and the even part falls as h^2. The whole table would say the same of them.
+    """
+    h, ratio = table.steps, table.steps[1] / table.steps[0]
+    odd = (table.ahead - table.behind) / 2
+    even = np.abs((table.ahead + table.behind) / 2 - table.centre)
+    ulp = 2 * table.unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
+    # What is usual of all outputs, in their own ulps, is the least noise of each.
+    ulps = even[-1] / np.where(ulp > 0, ulp, np.inf)
+    noise = ulp * np.maximum(max(0.5, float(np.sqrt(np.mean(ulps**2)))), ulps)
+    slope = odd / h[:, None]
+    value, bars = slope[1], _SIGMAS * noise
+    bar = np.abs(value - slope[2]) + bars / h[2] + 1.1 * bars / h[1]
+    smooth = even[1] <= 4 * ratio**2 * even[0] + 4 * noise
+    smooth &= even[2] <= even[1] + 4 * noise
+    smooth &= np.abs(slope[-1] - value) <= bar + 2 * bars / h[-1]
+    size = np.abs(value)
+    smooth &= bar <= 1e-6 * size + 1e-7 * np.sqrt(np.mean(np.nan_to_num(size) ** 2))
+    smooth &= (noise <= ROUGH_ULPS * ulp) & (table.ahead[2] != table.centre)
+    steep = np.maximum(
+        np.abs(table.ahead[0] - table.centre), np.abs(table.behind[0] - table.centre)
+    )
+    still = (steep == 0) & (odd == 0).all(axis=0) & (even == 0).all(axis=0)
+    smooth |= still
+    bar = np.where(still, _bars_at_rest(table, ulp), bar)
+    low, high = value.copy(), value.copy()
+    return Slopes(low, high, bar, noise, steep / h[0], still, slope), np.asarray(smooth)
+
+
+def _central_slopes(table: DifferenceTable) -> Slopes:
+    """Slopes from central differences, and the interval of a kink where the even part shows one."""
+    h = table.steps[:, None]
+    odd, even = (table.ahead - table.behind) / 2, (table.ahead + table.behind) / 2 - table.centre
+    difference = odd / h
+    ulps = 2 * table.unit * np.maximum(np.abs(table.ahead), np.abs(table.behind))
+    ulp = np.maximum(2 * table.unit * np.abs(table.centre), np.nan_to_num(ulps[-1]))
+    noise = np.maximum(_noise_of_values(even, odd, table.steps, ulp, table.group), table.jitter)
+    noise, staircase = _with_staircases(table, noise)
+    # No difference of two values is known better than these are rounded.
+    bars = _SIGMAS * np.maximum(noise, np.nan_to_num(ulps) / 2) / h
+    kink = _kink_widths(np.abs(even) / h, table.steps, bars)
+    value, bar, width = _best_level(difference, table.steps, bars, kink)
+
+    moved = np.maximum(np.abs(table.ahead - table.centre), np.abs(table.behind - table.centre))
+    moved = np.nan_to_num(moved).max(axis=0)
+    bar = _bars_of_rough_outputs(table, ulp, noise, moved, staircase, bar - width)
+    bar = np.where(np.isfinite(value), bar, np.inf)
+    still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
+    still &= table.jitter == 0
+    bar = np.nan_to_num(bar, nan=np.inf, posinf=np.inf)
+    bar = np.where(still, _bars_at_rest(table, ulp), bar)
+    # An interval that is no wider than the bar is no kink.
+    real = width > bar
+    bar, width = bar + np.where(real, 0.0, width), np.where(real, width, 0.0)
+    largest = np.nan_to_num(np.abs(difference)).max(axis=0)
+    differences = np.where(bars < 0.1 * largest, difference, np.nan)
+    low, high, bar = _towards_infinity(difference, bars, value - width, value + width, bar)
+    steepness = moved / table.steps[0]
+    noise = np.where(np.isfinite(table.centre), noise, np.nan)
+    return Slopes(low, high, bar, noise, steepness, still, differences)
+
+
+def _bars_at_rest(table: DifferenceTable, ulp: Values) -> Values:
+    """Bars of outputs that stand still: one unit in the last place over the largest step.
+
+    An output of zero may be the remainder of terms as large as other outputs.
+    """
+    largest = np.max(ulp, initial=0.0, where=np.isfinite(ulp))
+    return np.asarray(np.where(table.centre == 0, largest, ulp) / table.steps[0])
+
+
+def _noise_of_values(even: Values, odd: Values, steps: Values, ulp: Values, group: int) -> Values:
+    """Standard deviation of the rounding of F, (m,), from the finest steps.
+
+    There the even part of F is curvature * h^2, or h at a kink, and the odd part is slope * h. What
+    is left of two steps without these is noise. The odd part may hold a kink between two steps: it
+    counts for at most 16 times what the even part says.
+    """
+
+    def remainder(k: int) -> tuple[Values, Values]:
+        r = steps[k] / steps[k - 1]
+        smooth, kink = even[k] - r**2 * even[k - 1], even[k] - r * even[k - 1]
+        # Of three, or two, independent roundings: their standard deviation is taken out.
+        of_even = np.minimum(np.abs(smooth), np.abs(kink)) / 1.22
+        of_odd = np.abs(odd[k] - r * odd[k - 1]) / 0.71
+        return np.nan_to_num(of_even, posinf=0.0), np.nan_to_num(of_odd, posinf=0.0)
+
+    last = len(steps) - 1
+    of_even, of_odd = remainder(last)
+    coarser = np.maximum(*remainder(last - 1)) if last > 1 else of_even
+    floor = ulp / 2
+    own = np.maximum(of_even, np.minimum(of_odd, 16 * np.maximum(of_even, floor)))
+    own = np.maximum(own, np.minimum(coarser, 16 * np.maximum(own, floor)))
+    # Two samples each say little: no output is quieter than is usual among all, in its own ulps.
+    each = own.reshape(-1, max(group, 1))
+    ulps = np.where(ulp > 0, ulp, np.inf).reshape(each.shape)
+    usual = np.sqrt(np.mean((each / ulps) ** 2, axis=1, keepdims=True)) * ulp.reshape(each.shape)
+    pooled = np.minimum(np.sqrt(np.mean(each**2, axis=1, keepdims=True)), usual)
+    return np.asarray(np.maximum(np.maximum(each, pooled).reshape(-1), floor))
+
+
+def _with_staircases(table: DifferenceTable, noise: Values) -> tuple[Values, Mask]:
+    """The noise, at least the smallest move of outputs that go in stairs; and which these are.
+
+    A staircase moves at coarse steps, to both sides. At the two finest steps it stands still, or
+    jumps by one height where the point is at an edge: 0.5 + 0.5 erf(x) far out, or F computed in
+    float32 inside. It is as noisy as its smallest move.
+    """
+    moves = np.abs(np.stack([table.ahead, table.behind]) - table.centre)
+    smallest = np.where(moves > 0, moves, np.inf).min(axis=(0, 1))
+    stairs = (moves > 0).all(axis=0).any(axis=0) & (moves[:, -1] == moves[:, -2]).all(axis=0)
+    stairs &= np.isfinite(smallest)
+    return np.where(stairs, np.maximum(noise, smallest), noise), stairs
+
+
+def _kink_widths(even_slopes: Values, steps: Values, bars: Values) -> Values:
+    """Half the difference of the slopes on both sides, at steps that a kink is in reach of, (K, m).
+
+    At a kink the even part over h does not vanish with h; it is exactly that half, and the error of
+    the central difference. A kink that a finer step shows is in reach of coarser ones too, though
+    curvature may hide it there.
+    """
+    kink = np.zeros_like(even_slopes)
+    for k in range(1, len(steps)):
+        decays = even_slopes[k] <= (steps[k] / steps[k - 1]) ** 0.5 * even_slopes[k - 1]
+        kink[k] = np.where(decays, 0.0, even_slopes[k])
+    kink[0] = np.where(kink[1] > bars[1], even_slopes[0], 0.0)
+    for k in reversed(range(len(steps) - 1)):
+        plain = kink[k + 1] > 2 * bars[k + 1]
+        kink[k] = np.where(plain, np.fmax(kink[k], kink[k + 1]), kink[k])
+    return kink
+
+
+def _best_level(
+    difference: Values, steps: Values, bars: Values, kink: Values
+) -> tuple[Values, Values, Values]:
+    """Of all steps and levels the estimate with the smallest error: value, bar, half-width, (m,).
+
+    The error of an extrapolated value is its distance to both of its parents (Ridders 1982): one
+    alone may agree by chance. A finer step may contradict whatever the coarser ones agree on.
+    """
+    h, count = steps[:, None], len(steps)
+    best_bar = np.full(difference.shape[1], np.inf)
+    best, width = difference[-1].copy(), np.zeros(difference.shape[1])
+    level = difference
+    for order in range(min(_LEVELS, count - 1)):
+        parents = level
+        if order:
+            p = (h[order:] / h[: count - order]) ** 2
+            level = (parents[1:] - p * parents[:-1]) / (1 - p)
+        for k in range(len(level)):
+            finest = k + order  # step that the value is made of
+            if order == 0 and finest + 1 == count:
+                continue
+            if order == 0:  # an error of c h^2 shows all but the part r^2 of it
+                r = steps[k + 1] / steps[k]
+                error = np.abs(level[k] - difference[k + 1]) / (1 - r**2) + bars[k + 1]
+            else:
+                error = np.maximum(np.abs(level[k] - parents[k]), np.abs(level[k] - parents[k + 1]))
+            bar = error + 1.1 * bars[finest]
+            for finer in range(finest + 1, count):
+                contradiction = np.abs(level[k] - difference[finer]) - bars[finer] - kink[finer]
+                bar = np.maximum(bar, contradiction)
+            total = bar + kink[finest]
+            better = np.isfinite(level[k]) & (total < best_bar)
+            best_bar = np.where(better, total, best_bar)
+            best = np.where(better, level[k], best)
+            width = np.where(better, kink[finest], width)
+    return best, best_bar, width
+
+
+def _bars_of_rough_outputs(
+    table: DifferenceTable, ulp: Values, noise: Values, moved: Values, staircase: Mask, bar: Values
+) -> Values:
+    """The bars, infinite where F is too rough for any slope to mean something.
+
+    That is, where the noise is many units in the last place, and most of what F moves by; or where
+    the stairs of a staircase are no rounding: standing still may be its slope as well as climbing.
+    """
+    typical = np.median(ulp) if ulp.size else 0.0
+    rough = (noise > ROUGH_ULPS * np.maximum(ulp, typical)) & (noise > 0.02 * moved)
+    largest = np.max(np.abs(table.centre), initial=0.0, where=np.isfinite(table.centre))
+    moves = np.abs(np.stack([table.ahead, table.behind]) - table.centre)
+    smallest = np.where(moves > 0, moves, np.inf).min(axis=(0, 1))
+    rough |= staircase & (smallest > 2 * ROUGH_ULPS * table.unit * largest)
+    return np.where(rough, np.inf, bar)
+
+
+def _towards_infinity(
+    slope: Values, bars: Values, low: Values, high: Values, bar: Values
+) -> tuple[Values, Values, Values]:
+    """The ends and bars, where slopes go on growing at the finest steps: an infinite slope.
+
+    A finite claim is then a convention, and an infinite one of the other sign is wrong.
+    """
+    most = np.finfo(float).max
+    grows = np.abs(slope[-1]) - bars[-1] > 1.5 * (np.abs(slope[-2]) + bars[-2])
+    positive = slope[-1] > 0
+    low = np.where(grows, np.where(positive, -most, -np.inf), low)
+    high = np.where(grows, np.where(positive, np.inf, most), high)
+    return low, high, np.where(grows, bars[-1], bar)
+
+
+def _with_one_sided(table: DifferenceTable, found: Slopes) -> Slopes:
+    """The slopes, at a kink those on both sides, at the border of the domain of F that on one."""
+    ahead, behind = (
+        np.asarray(np.isfinite(side[-3:]).all(axis=0)) for side in (table.ahead, table.behind)
+    )
+    kinks = (found.width > 0) & np.isfinite(found.bar)
+    rows = (kinks | (ahead != behind)) & np.isfinite(table.centre) & (ahead | behind)
+    if not rows.any():
+        return found
+    noise = 5 * found.noise[rows]
+    right = _one_sided_slopes(table.ahead[:, rows] - table.centre[rows], table.steps, noise)
+    left = _one_sided_slopes(table.centre[rows] - table.behind[:, rows], table.steps, noise)
+    both = ahead[rows] & behind[rows]
+    only = [np.where(ahead[rows], one, two) for one, two in zip(right, left, strict=True)]
+    low = np.where(both, np.minimum(right[0], left[0]), only[0])
+    high = np.where(both, np.maximum(right[1], left[1]), only[1])
+    bar = np.where(both, np.maximum(right[2], left[2]), only[2])
+    before = np.where(both, (found.bar + found.width)[rows], np.inf)
+    better = (bar <= before) | np.isinf(high - low)
+    ends = found.low.copy(), found.high.copy(), found.bar.copy()
+    for old, new in zip(ends, (low, high, bar), strict=True):
+        old[rows] = np.where(better, new, old[rows])
+    return replace(found, low=ends[0], high=ends[1], bar=ends[2])
+
+
+def _one_sided_slopes(moved: Values, steps: Values, noise: Values) -> tuple[Values, Values, Values]:
+    """Both ends of the slope and its bar on one side, (m,): free of curvature."""
+    h = steps[:, None]
+    slope, bars = moved / h, noise / h
+    best, error = slope[-1].copy(), np.full(slope.shape[1], np.inf)
+    before = slope[0]
+    for k in range(len(steps) - 1):
+        r = h[k + 1] / h[k]
+        value = (slope[k + 1] - r * slope[k]) / (1 - r)
+        bar = np.maximum(np.abs(value - slope[k + 1]), np.abs(value - before)) + bars[k + 1]
+        for finer in range(k + 2, len(steps)):
+            bar = np.maximum(bar, np.abs(value - slope[finer]) - bars[finer])
+        better = np.isfinite(value) & (bar < error)
+        best, error, before = np.where(better, value, best), np.where(better, bar, error), value
+    return _towards_infinity(slope, bars, best, best, error)

@@ -1,0 +1,114 @@
+"""Every step by which F is moved: step tables for each precision, and the scale of a coordinate.
+
+A step h is a pure number. Along a direction u the point moves by ``h * u``, and u is as large as
+the scale of each coordinate, a power of two near its size. So ``x + h * u`` and ``x - h * u`` are
+exact in floating point, and a step means the same part of every input.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gradproof._data.formats import DOUBLE, SINGLE
+from gradproof._data.space import Slot, Space, Values
+
+NEARBY = 2.0**-20  # of a scale: so near that only a kink makes slopes differ
+NEIGHBOUR = 2.0**-6  # of a scale: ties and kinks at the point are left behind
+FAR = (0.5, 1.0, 2.0, 4.0, 16.0)  # of a scale: where a function that is flat here may vary
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """A geometric sequence of steps: ``largest * ratio**k`` for k < count."""
+
+    largest: float
+    ratio: float
+    count: int
+
+    @property
+    def steps(self) -> Values:
+        """The steps, (count,), decreasing."""
+        return np.asarray(self.largest * self.ratio ** np.arange(self.count), float)
+
+    def limited(self, limit: float | None) -> StepTable:
+        """The same number of steps, the largest at most `limit` (None: no limit)."""
+        if limit is None or limit >= self.largest:
+            return self
+        return replace(self, largest=2.0 ** math.floor(math.log2(limit)))
+
+
+# A central difference is off by h^2 F''' / 6 + eps F / h, which is least near h = eps^(1/3). The
+# coarse table brackets that step widely, so that two levels of Richardson extrapolation remove
+# h^2 and h^4, and its finest step shows the noise of F. The fine table is asked where the coarse
+# one leaves something unresolved: its steps are closer together, and it starts further out.
+_TABLES = (
+    (DOUBLE, StepTable(2.0**-6, 2.0**-8, 4), StepTable(2.0**-2, 2.0**-4, 11)),
+    (SINGLE, StepTable(2.0**-2, 2.0**-2, 6), StepTable(2.0, 0.5, 13)),
+    (math.inf, StepTable(0.5, 0.5, 6), StepTable(2.0, 0.5, 8)),
+)
+
+
+# Of very many inputs or outputs: three quarters of the evaluations, enough where F is smooth.
+LEAN = StepTable(2.0**-10, 2.0**-4, 3)
+LARGE = 1 << 16  # inputs or outputs from which on memory counts
+
+
+def step_tables(
+    unit: float, limit: float | None = None, size: int = 0
+) -> tuple[StepTable, StepTable]:
+    """The usual and the fine step table for arithmetic of unit round-off `unit`.
+
+    Args:
+        unit: unit round-off in which F is computed.
+        limit: largest step, in parts of a scale; None for no limit.
+        size: the larger of the numbers of inputs and outputs.
+    """
+    usual, fine = next((usual, fine) for below, usual, fine in _TABLES if unit < below)
+    if size > LARGE and unit < DOUBLE:
+        usual = LEAN
+    return usual.limited(limit), fine.limited(limit)
+
+
+def coordinate_scales(space: Space, point: Values, least: float = 1 / 16) -> Values:
+    """A power of two near the size of each coordinate, (n,).
+
+    Both coordinates of a complex entry share a scale. Zero gets the median of its array, or 1 where
+    the whole array is zero. No scale is below the part `least` of the median: a tiny coordinate
+    among larger ones is moved by more than rounding. A largest step (7/4 of a scale) stays inside
+    the limits of an input.
+    """
+    found = np.empty(space.size)
+    for position, slot in enumerate(space.slots):
+        if slot.size:
+            span = space.span(position)
+            found[span] = _scales_of_slot(slot, point[span], least)
+    return found
+
+
+def _scales_of_slot(slot: Slot, values: Values, least: float) -> Values:
+    size = np.abs(values)
+    if len(slot.parts) == 2:
+        size = np.repeat(size.reshape(-1, 2).max(axis=1), 2)
+    sample = size[:: max(1, size.size // 1024)]  # the median of a sample is near enough
+    positive = sample[sample > 0]
+    typical = float(np.median(positive)) if positive.size else float(size.max()) or 1.0
+    floor = max(typical * least, slot.grain.normal)
+    size = np.maximum(np.where(size > 0, size, max(typical, floor)), floor)
+    # Room above for sums and multiples of a direction, and for a few steps to either side.
+    size = np.minimum(size, slot.grain.largest / 1024)
+    size = power_of_two_below(size)
+    low, high = slot.limits
+    if low > -math.inf or high < math.inf:
+        room = np.maximum(np.minimum(values - low, high - values), 0.0)
+        with np.errstate(divide="ignore"):
+            size = np.minimum(size, 2.0 ** (np.floor(np.log2(room)) - 1))
+    return size
+
+
+def power_of_two_below(values: Values) -> Values:
+    """The largest power of two not above each positive value, (n,)."""
+    _, exponent = np.frexp(values)
+    return np.asarray(np.ldexp(1.0, exponent - 1))

@@ -1,0 +1,216 @@
+"""Values of F: the only module above the maps that evaluates the function under test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradproof._data.frames import raised as exception_text
+from gradproof._data.space import Mask, Space, Values
+from gradproof._maps.contract import DifferentiableMap, OutputChangedError
+from gradproof._numdiff.steps import StepTable
+from gradproof.errors import UsageError
+
+_BITS = (8, 11, 24)  # significant bits of bfloat16, float16 and float32
+_SAMPLE = 256  # outputs that are looked at first for such a format
+
+
+@dataclass(frozen=True)
+class DifferenceTable:
+    """F at a point and at the steps of a table along one direction, or along several.
+
+    Attributes:
+        steps: (K,), decreasing.
+        centre: F(x), (m,).
+        ahead, behind: F(x + h u) and F(x - h u) for every step h, (K, m) each.
+        unit: unit round-off of each output, (m,).
+        jitter: by how much F(x) differs from run to run, (m,).
+        group: outputs of one direction, where the tables of several lie side by side.
+    """
+
+    steps: Values
+    centre: Values
+    ahead: Values
+    behind: Values
+    unit: Values
+    jitter: Values
+    group: int
+
+    def projected(self, weights: Values) -> DifferenceTable:
+        """The table of the functionals v.F, one for each row v of `weights` (k, m).
+
+        They cost no evaluation. Roundings of the outputs are independent: they add in quadrature.
+        """
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(self.centre), largest_finite(self.ahead, self.behind))
+            centre = weights @ self.centre
+            ahead, behind = self.ahead @ weights.T, self.behind @ weights.T
+            total = np.maximum(np.abs(centre), largest_finite(ahead, behind))
+            rounding = np.sqrt(weights**2 @ (self.unit * size) ** 2)
+            unit = rounding / np.where(total > 0, total, 1.0)
+        jitter = np.sqrt(weights**2 @ self.jitter**2)
+        unit = np.maximum(unit, 2.0**-53)
+        return DifferenceTable(self.steps, centre, ahead, behind, unit, jitter, len(weights))
+
+    def part(self, outputs: slice | Mask) -> DifferenceTable:
+        """The table of some outputs."""
+        centre = self.centre[outputs]
+        return DifferenceTable(
+            self.steps,
+            centre,
+            self.ahead[:, outputs],
+            self.behind[:, outputs],
+            self.unit[outputs],
+            self.jitter[outputs],
+            centre.size,
+        )
+
+
+def largest_finite(*tables: Values) -> Values:
+    """The largest finite size in each column of some tables, (m,); 0 where there is none."""
+    sizes = [np.nan_to_num(np.abs(table), nan=0.0, posinf=0.0).max(axis=0) for table in tables]
+    return np.asarray(np.max(sizes, axis=0))
+
+
+def joined_tables(tables: Sequence[DifferenceTable]) -> DifferenceTable:
+    """The tables of several directions side by side: outputs of the first, of the second, ..."""
+    first = tables[0]
+    parts = [(t.centre, t.ahead, t.behind, t.unit, t.jitter) for t in tables]
+    centre, ahead, behind, unit, jitter = (
+        np.concatenate(same, axis=-1) for same in zip(*parts, strict=True)
+    )
+    return DifferenceTable(first.steps, centre, ahead, behind, unit, jitter, first.group)
+
+
+class FunctionValues:
+    """F of a map, evaluated at the point and around it.
+
+    Where F raises beside the point it has no value: NaN throughout. The first exception is kept for
+    the report. Nor has it a value where its outputs have another shape or dtype than at the point;
+    at the finest step to either side that is refused, since no derivative has two shapes.
+
+    Attributes:
+        map: whose F it is.
+        centre: F(x), (m,).
+        unit: unit round-off in which each output is computed, (m,): that of its dtype, or more
+            where all values are numbers of a coarser format.
+        jitter: standard deviation of F(x) from run to run, times two, (m,); 0 where it repeats.
+        raised: the first exception that F raised beside the point, in words; "" without any.
+    """
+
+    def __init__(self, map_: DifferentiableMap) -> None:
+        self.map, self.raised = map_, ""
+        self.centre = self.at(map_.point, must_keep_shape=True)
+        self.unit = self._units(map_.codomain)
+        # The kept call is a run of its own, to which the backward belongs: it costs nothing.
+        again = np.asarray(map_.kept_value(), float)
+        self.jitter = np.zeros(0) if again.size == 0 else self._jitter(again)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether F(x) is the same in every run."""
+        return not self.jitter.any()
+
+    @property
+    def coarsest_unit(self) -> float:
+        """The largest unit round-off of an output, or 2^-53 without any."""
+        return float(self.unit.max(initial=2.0**-53))
+
+    def at(self, x: Values, *, must_keep_shape: bool = False) -> Values:
+        """F(x), (m,); NaN where F raises. UsageError and MemoryError are not caught.
+
+        With `must_keep_shape` an `OutputChangedError` is not caught either.
+        """
+        try:
+            return np.asarray(self.map.value(x), float)
+        except OutputChangedError as changed:
+            if must_keep_shape:
+                raise
+            return self._no_value(changed)
+        except (UsageError, MemoryError):
+            raise
+        except Exception as error:  # the user's function may raise anything off its domain
+            return self._no_value(error)
+
+    def _no_value(self, error: Exception) -> Values:
+        self.raised = self.raised or f"the function raised {exception_text(error)}"
+        return np.full(self.map.codomain.size, math.nan)
+
+    def table(self, u: Values, steps: StepTable, x: Values | None = None) -> DifferenceTable:
+        """The difference table along u, (n,), at the point or at x; 2 evaluations per step."""
+        centre = self.centre if x is None else self.at(x)
+        point = self.map.point if x is None else x
+        ahead = np.empty((steps.count, centre.size))
+        behind = np.empty_like(ahead)
+        for k, h in enumerate(steps.steps):
+            move, is_finest = h * u, x is None and k == steps.count - 1
+            ahead[k] = self.at(point + move, must_keep_shape=is_finest)
+            behind[k] = self.at(point - move, must_keep_shape=is_finest)
+        return DifferenceTable(
+            steps.steps, centre, ahead, behind, self.unit, self.jitter, centre.size
+        )
+
+    def column_tables(
+        self, u: Values, columns: Sequence[int], steps: StepTable, x: Values | None = None
+    ) -> DifferenceTable:
+        """The tables along single coordinates of u side by side, (len(columns) * m,) outputs."""
+        tables = []
+        for j in columns:
+            single = np.zeros_like(u)
+            single[j] = u[j]
+            tables.append(self.table(single, steps, x))
+        return joined_tables(tables)
+
+    def _units(self, space: Space) -> Values:
+        """The unit round-off of each output: of its dtype, or of a format that all values show."""
+        resolution = self.map.resolution
+        units = [np.full(slot.size, max(slot.grain.unit, resolution)) for slot in space.slots]
+        found = np.concatenate(units) if units else np.zeros(0)
+        if found.size and (unit := format_of_values(self.centre)) > float(found.min()):
+            # At a point whose numbers have few bits, copies of them show those too: so beside it.
+            # Each coordinate moves by another part of itself: a quotient of two would not move.
+            parts = 1 + 0.618034 * np.arange(self.map.point.size) % 1
+            beside = self.at(self.map.point * (1 + math.pi * 2.0**-9 * parts))
+            unit = min(unit, format_of_values(beside))
+            found = np.maximum(found, unit)
+        return found
+
+    def _jitter(self, again: Values) -> Values:
+        gap = np.abs(np.nan_to_num(again - self.centre))
+        if not gap.any():
+            return np.zeros_like(gap)
+        runs = np.stack([self.centre, again, *(self.at(self.map.point) for _ in range(4))])
+        spread = 2 * np.nan_to_num(runs.std(axis=0, ddof=1))
+        # A few runs each: no output is quieter than a quarter of the usual one.
+        return np.asarray(np.maximum(spread, np.sqrt(np.mean(spread**2)) / 4))
+
+
+def format_of_values(values: Values) -> float:
+    """Unit round-off of the coarsest format of which all values are numbers; 0.0 if none is.
+
+    Function values that all have at most 8, 11 or 24 significant bits were computed in bfloat16,
+    float16 or float32, whatever their dtype. Whole numbers, and multiples of one common power of
+    two, tell nothing.
+    """
+    sample = _finite_nonzero(values[:: max(1, values.size // _SAMPLE)])
+    for bits in _BITS:
+        if sample.size and _fits(sample, bits) and _fits(every := _finite_nonzero(values), bits):
+            fraction, exponent = np.frexp(every)
+            digits = np.round(fraction * 2.0**bits).astype(np.int64)
+            last = exponent - bits + np.log2(digits & -digits).astype(int)
+            enough = bits + 1 if bits < 24 else 20  # numbers with 20 bits in common are rare
+            spread = int(exponent.max()) - int(last.min())
+            return 2.0**-bits if spread >= enough else 0.0
+    return 0.0
+
+
+def _finite_nonzero(values: Values) -> Values:
+    return np.asarray(values[np.isfinite(values) & (values != 0)])
+
+
+def _fits(values: Values, bits: int) -> bool:
+    scaled = np.frexp(values)[0] * 2.0**bits
+    return bool((scaled == np.round(scaled)).all())

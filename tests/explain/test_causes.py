@@ -1,0 +1,599 @@
+"""Every kind of mistake is named from numbers alone, and nothing that only resembles it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradproof._data.records import CheckResult, Finding, Place, Verdict
+from gradproof._data.results import MeasuredBlock
+from gradproof._data.space import Slot, Space
+from gradproof._explain.case import Case, ratio_text
+from gradproof._explain.causes import ADVICE
+from gradproof._explain.explain import diagnosed_causes as diagnosed
+from gradproof._explain.explain import explained
+
+BAR = 1e-9
+X = np.random.default_rng(5).uniform(0.3, 1.7, 12) * np.where(np.arange(12) % 3 == 0, -1, 1)
+
+
+def case_of(
+    measured: np.ndarray,
+    claimed: np.ndarray,
+    inputs: tuple[tuple[int, ...], ...],
+    output: tuple[int, ...],
+    *,
+    parts: tuple[str, ...] = ("",),
+    point: np.ndarray | None = None,
+    value: np.ndarray | None = None,
+) -> Case:
+    allowed = BAR + 1e-6 * np.abs(measured)
+    n, m = measured.shape[1], measured.shape[0]
+    names = "xwb"[: len(inputs)]
+    return Case(
+        claimed=claimed,
+        measured=measured,
+        allowed=allowed,
+        wrong=~(np.abs(claimed - measured) <= allowed),
+        domain=Space(tuple(Slot(a, s, parts) for a, s in zip(names, inputs, strict=True))),
+        codomain=Space((Slot("y", output, parts),)),
+        point=np.random.default_rng(6).normal(size=n) if point is None else point,
+        value=np.random.default_rng(7).normal(size=m) if value is None else value,
+        rows=np.arange(m),
+        columns=np.arange(n),
+        whole=True,
+    )
+
+
+def dense(m: int = 12, n: int = 12) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(m, n))
+
+
+def columns(change: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...] = (3, 4)) -> Case:
+    """A dense Jacobian each of whose rows, shaped as the input, is changed."""
+    measured = dense(12, int(np.prod(shape)))
+    rows = [change(row.reshape(shape)) for row in measured]
+    claimed = np.stack([np.broadcast_to(row, shape).reshape(-1) for row in rows])
+    return case_of(measured, claimed, (shape,), (12,))
+
+
+def rows(change: Callable[[np.ndarray], np.ndarray]) -> Case:
+    measured = dense()
+    return case_of(measured, change(measured), ((12,),), (12,))
+
+
+def edited(change: Callable[[np.ndarray], object]) -> Case:
+    claimed = dense()
+    change(claimed)
+    return case_of(dense(), claimed, ((12,),), (12,))
+
+
+def put(index: object, factor: float) -> Callable[[np.ndarray], object]:
+    def change(matrix: np.ndarray) -> None:
+        matrix[index] *= factor
+
+    return change
+
+
+def complex_case(gradient: complex, *, conj: bool = False, cotangent: bool = False) -> Case:
+    """z -> A z; gradients are A^H v, changed."""
+    generator = np.random.default_rng(1)
+    a = generator.normal(size=(4, 3)) + 1j * generator.normal(size=(4, 3))
+
+    def real(change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        made = []
+        for i in range(4):
+            for unit in (1, 1j):
+                v = np.zeros(4, dtype=complex)
+                v[i] = np.conj(unit) if cotangent and change is not _same else unit
+                g = change(a.conj().T @ v)
+                made.append(np.stack([g.real, g.imag], axis=-1).reshape(-1))
+        return np.stack(made)
+
+    def changed(g: np.ndarray) -> np.ndarray:
+        return gradient * (np.conj(g) if conj else g)
+
+    return case_of(real(_same), real(changed), ((3,),), (4,), parts=("real", "imag"))
+
+
+def _same(g: np.ndarray) -> np.ndarray:
+    return g
+
+
+def of_values(claimed: np.ndarray, measured: np.ndarray, y: np.ndarray) -> Case:
+    """An element-wise function."""
+    return case_of(np.diag(measured), np.diag(claimed), ((12,),), (12,), point=X, value=y)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def symmetric_case() -> Case:
+    """A function of a symmetric matrix that reads its lower triangle; the claim is symmetric."""
+    measured = np.stack([np.tril(row.reshape(4, 4)) for row in dense(3, 16)])
+    claimed = (measured + measured.transpose(0, 2, 1)) / 2
+    x = np.random.default_rng(8).normal(size=(4, 4))
+    flat = measured.reshape(3, 16), claimed.reshape(3, 16)
+    return case_of(*flat, ((4, 4),), (3,), point=(x + x.T).reshape(-1))
+
+
+def softmax_case() -> Case:
+    y = np.exp(X.reshape(3, 4))
+    y /= y.sum(1, keepdims=True)
+    measured = np.zeros((12, 12))
+    for k in range(3):
+        measured[4 * k : 4 * k + 4, 4 * k : 4 * k + 4] = np.diag(y[k]) - np.outer(y[k], y[k])
+    flat = y.reshape(-1)
+    return case_of(measured, np.diag(flat), ((3, 4),), (3, 4), point=X, value=flat)
+
+
+def stored_case(index: tuple[int, ...], *, last: bool = True) -> Case:
+    """x[index], whose backward stores what it should add up."""
+    measured = np.eye(5)[list(index)]
+    claimed = np.zeros_like(measured)
+    for row, column in enumerate(index):
+        claimed[:, column] *= not last
+        claimed[row, column] = last or not claimed[:, column].any()
+    return case_of(measured, claimed, ((5,),), (len(index),))
+
+
+def centred_case() -> Case:
+    measured = np.eye(12) - np.kron(np.eye(3), np.full((4, 4), 0.25))
+    return case_of(measured, np.eye(12), ((3, 4),), (3, 4), point=X)
+
+
+def normalised_case() -> Case:
+    """A weighted layer norm without its projection: the gap is a multiple of x - mean(x)."""
+    centred = X.reshape(3, 4) - X.reshape(3, 4).mean(1, keepdims=True)
+    part = np.random.default_rng(4).normal(size=(12, 3, 1))
+    gap = (part * centred).reshape(12, 12)
+    return case_of(dense(), dense() + gap, ((3, 4),), (3, 4), point=X)
+
+
+def broadcast_case() -> Case:
+    """x + w, w of shape (4,) broadcast over 3 rows."""
+    w = np.tile(np.eye(4), (3, 1))
+    claimed = w.copy()
+    claimed[4:, :] = 0
+    x = np.eye(12)
+    return case_of(np.hstack([x, w]), np.hstack([x, claimed]), ((3, 4), (4,)), (3, 4))
+
+
+def swapped_case() -> Case:
+    first, second = dense(12, 6), dense(12, 6)[::-1, :] + 1
+    return case_of(np.hstack([first, second]), np.hstack([second, first]), ((6,), (6,)), (12,))
+
+
+def in_float32() -> Case:
+    measured = dense()
+    case = case_of(measured, measured.astype(np.float32).astype(float), ((12,),), (12,))
+    allowed = np.full_like(measured, 1e-12)
+    return replace(case, allowed=allowed, wrong=np.abs(case.claimed - measured) > allowed)
+
+
+def in_bfloat16() -> Case:
+    fraction, power = np.frexp(dense())
+    return case_of(dense(), np.ldexp(np.round(fraction * 256) / 256, power), ((12,),), (12,))
+
+
+def shuffled(g: np.ndarray) -> np.ndarray:
+    return g.reshape(-1)[np.random.default_rng(3).permutation(g.size)].reshape(g.shape)
+
+
+def collected(matrix: np.ndarray) -> np.ndarray:
+    made = np.zeros_like(matrix)
+    made[0] = matrix.sum(0)
+    return made
+
+
+TABLE: dict[str, tuple[str, Callable[[], Case], str]] = {
+    "everything twice": ("factor", lambda: rows(lambda m: 2 * m), "multiplied by 2"),
+    "half": ("factor", lambda: rows(lambda m: m / 2), "1/2"),
+    "a mean": (
+        "factor",
+        lambda: columns(lambda g: g / 3),
+        "a mean where a sum belongs, N = 3 being dimension 0 of x",
+    ),
+    "a sum": ("factor", lambda: columns(lambda g: 4 * g), "N = 4 being dimension 1 of x"),
+    "root": ("factor", lambda: columns(lambda g: g / 12**0.5, (12,)), "1/sqrt(N), N = 12"),
+    "one row": ("factor", lambda: edited(put(3, 1.01)), "1.01"),
+    "minus": ("sign", lambda: rows(lambda m: -m), "flipped"),
+    "minus one column": ("sign", lambda: edited(put(np.s_[:, 3], -1)), "flipped"),
+    "nothing": ("zero", lambda: rows(np.zeros_like), "nothing arrives at x"),
+    "no tail": ("zero", lambda: edited(put(np.s_[:, 9:], 0)), "claimed to be 0"),
+    "abs": ("sign", lambda: rows(np.abs), "flipped"),
+    "plus": ("missing term", lambda: rows(lambda m: m + 0.25), "0.25 is added"),
+    "leak": ("neighbour leaks in", lambda: columns(lambda g: g + 0.1 * np.roll(g, 1)), "0.1"),
+    "transposed": ("transposed", lambda: columns(lambda g: g.T, (4, 4)), "transposed"),
+    "Jacobian": ("transposed", lambda: rows(lambda m: m.T), "the Jacobian of x is transposed"),
+    "in memory": (
+        "transposed",
+        lambda: columns(lambda g: g.T.reshape(3, 4)),
+        "in memory",
+    ),
+    "axes": (
+        "permuted",
+        lambda: columns(lambda g: g.transpose(1, 2, 0).reshape(2, 3, 2), (2, 3, 2)),
+        "permuted",
+    ),
+    "reversed": ("permuted", lambda: columns(lambda g: g.reshape(-1)[::-1].reshape(3, 4)), "rev"),
+    "reversed axis": ("permuted", lambda: columns(lambda g: g[::-1]), "along axis 0"),
+    "rolled": ("permuted", lambda: columns(lambda g: np.roll(g, 5)), "by 5"),
+    "rolled axis": ("permuted", lambda: columns(lambda g: np.roll(g, 1, 1)), "axis 1"),
+    "late": (
+        "permuted",
+        lambda: columns(lambda g: np.concatenate([np.zeros((1, 4)), g[:-1]])),
+        "zeros coming in",
+    ),
+    "shuffled": ("permuted", lambda: columns(shuffled), "changed places"),
+    "swapped": ("permuted", swapped_case, "each other"),
+    "sum": ("extra reduction", lambda: columns(lambda g: g.sum(0, keepdims=True)), "axis 0"),
+    "mean": ("extra reduction", lambda: columns(lambda g: g.mean(1, keepdims=True)), "axis 1"),
+    "broadcast": ("missing reduction", broadcast_case, "first slice"),
+    "stored": ("overwritten", lambda: stored_case((0, 3, 3, 1, 3)), "1 entry of x is read more"),
+    "stored twice": ("overwritten", lambda: stored_case((0, 3, 3, 0)), "2 entries of x are read"),
+    "softmax": ("missing term", softmax_case, "proportional to y along axis 1"),
+    "normalisation": ("missing term", normalised_case, "proportional to the centred x"),
+    "centring": ("missing term", centred_case, "proportional to 1, as a mean"),
+    "chain": ("missing factor", lambda: of_values(3 * X, 3 * X**2, X**3), "equal to x is missing"),
+    "float32": ("lower precision", in_float32, "float32"),
+    "bfloat16": ("lower precision", in_bfloat16, "bfloat16"),
+    "one for all": ("cotangent ignored", lambda: rows(collected), "y[0]"),
+    "conjugate": ("conjugate", lambda: complex_case(1.0, conj=True), "conj"),
+    "conjugate cotangent": ("conjugate", lambda: complex_case(1.0, cotangent=True), "cotangent"),
+    "saved columns": (
+        "cotangent ignored",
+        lambda: replace(rows(lambda m: np.tile(m[:, :1], 12)), is_forward=True),
+        "the tangent is ignored",
+    ),
+    "symmetric": ("symmetric input", symmetric_case, "x is symmetric"),
+    "nan": ("not a number", lambda: edited(put(np.s_[2], np.nan)), "not a number"),
+    "infinite": ("not a number", lambda: edited(put((2, 3), np.inf)), "not a number"),
+}
+
+
+@pytest.mark.parametrize("key", TABLE)
+def test_a_mistake_is_named(key):
+    name, make, words = TABLE[key]
+    causes = {cause.name: cause for cause in diagnosed(make())}
+    assert name in causes, list(causes)
+    assert words in causes[name].message
+    assert causes[name].advice
+    assert next(iter(causes)) == name
+
+
+def message_of(case: Case, name: str) -> str:
+    return next((cause.message for cause in diagnosed(case) if cause.name == name), "")
+
+
+def test_a_factor_that_several_things_explain_is_told_with_all_of_them():
+    told = message_of(columns(lambda g: 2 * g, (2, 6)), "factor")
+    assert "multiplied by 2: counted twice or N, a sum where a mean belongs, N = 2 being" in told
+    assert "sqrt(N), N = 4 being" in message_of(columns(lambda g: 2 * g, (4, 3)), "factor")
+
+
+@pytest.mark.parametrize(("off", "named"), [(3e-7, False), (3e-4, True)])
+def test_a_factor_within_its_error_of_one_is_no_cause(off, named):
+    """An entry is wrong by itself; the common factor of all is 1 as far as can be told."""
+    measured = dense()
+    case = case_of(measured, (1 + off) * measured, ((12,),), (12,))
+    case = replace(case, wrong=np.ones_like(case.wrong), allowed=np.full(measured.shape, 1e-6))
+    told = message_of(case, "factor")
+    assert bool(told) == named
+    assert "multiplied by 1," not in told + ","
+
+
+def test_a_coefficient_has_the_uncertainty_of_the_entries_that_it_is_fitted_to():
+    """A missing mean, each entry off by nearly what it may be: no draw hides it."""
+    case = centred_case()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        off = case.allowed * rng.uniform(-1, 1, case.allowed.shape)
+        found = diagnosed(replace(case, measured=case.measured + 2 * off))
+        assert "missing term" in {cause.name for cause in found}
+
+
+def test_outputs_that_may_be_detached_are_not_told_as_overwritten():
+    """What is stored first is lost; of outputs that are detached it may be what arrives."""
+    case = stored_case((0, 3, 3, 1), last=False)
+    assert [cause.name for cause in diagnosed(case)][:1] == ["zero"]
+    assert "overwritten" not in {cause.name for cause in diagnosed(case)}
+
+
+def test_a_jacobian_that_fits_nothing_is_given_no_cause():
+    assert diagnosed(rows(lambda m: m + np.random.default_rng(9).normal(size=m.shape))) == ()
+    assert diagnosed(rows(lambda m: m * np.random.default_rng(9).uniform(size=m.shape))) == ()
+
+
+def test_a_right_jacobian_is_given_no_cause():
+    assert diagnosed(rows(lambda m: m)) == ()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 40))
+def test_a_few_random_wrong_entries_have_no_common_cause(seed, number):
+    generator = np.random.default_rng(seed)
+    claimed = dense()
+    claimed.reshape(-1)[generator.permutation(144)[:number]] += generator.normal(size=number)
+    causes = diagnosed(case_of(dense(), claimed, ((12,),), (12,)))
+    assert causes == ()
+
+
+def test_only_a_part_of_what_is_wrong_is_explained_and_the_score_says_how_much():
+    measured = np.hstack([dense(12, 6), dense(12, 6)])
+    claimed = measured.copy()
+    claimed[:, :6] *= 3
+    claimed[:, 6:] += np.random.default_rng(2).normal(size=(12, 6))
+    (cause,) = diagnosed(case_of(measured, claimed, ((6,), (6,)), (12,)))
+    assert cause.name == "factor"
+    assert cause.score == pytest.approx(0.5)
+
+
+def test_every_cause_has_its_advice():
+    for name in ADVICE:
+        assert ADVICE[name]
+    assert {name for name, _, _ in TABLE.values()} <= ADVICE.keys()
+
+
+def test_a_claim_that_several_mistakes_explain_has_no_cause():
+    """A factor left out looks like the identity, or like the derivative of a neighbour."""
+    slope = 1 - np.tanh(X) ** 2
+    assert diagnosed(of_values(np.ones_like(X), slope, np.tanh(X))) == ()
+    saved = sigmoid(X)
+    assert diagnosed(of_values(saved, saved * (1 - saved), saved)) == ()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "bar", "text"),
+    [
+        (2.0, 1e-9, "2"),
+        (0.2, 1e-9, "1/5"),
+        (0.999997, 1e-8, "0.999997"),
+        (1 - 3e-8, 1e-9, "0.99999997"),
+        (1.05, 0.002, "1.05"),
+    ],
+)
+def test_a_factor_is_written_in_the_digits_that_are_known(ratio, bar, text):
+    assert ratio_text(ratio, bar) == text
+
+
+def test_the_identity_of_a_function_that_stands_still_is_straight_through():
+    found = diagnosed(of_values(np.ones_like(X), np.zeros_like(X), np.round(X)))
+    assert found[0].name == "straight through"
+
+
+def test_a_sum_that_is_left_out_is_a_missing_term_and_no_detached_input():
+    share = np.exp(np.arange(6.0)) / np.exp(np.arange(6.0)).sum()
+    measured = np.eye(6) - share  # log_softmax
+    found = diagnosed(case_of(measured, np.diag(np.diagonal(measured)), ((6,),), (6,)))
+    assert [cause.name for cause in found][:2] == ["missing term", "zero"]
+    assert "a sum was left out" in found[0].message
+
+
+@pytest.mark.parametrize(("off", "named"), [(2.0**-25, "float32"), (2.0**-12, "float16")])
+def test_numbers_of_few_bits_went_through_the_format_whose_rounding_is_as_large(off, named):
+    """Numbers of 11 bits are numbers of 24 bits, too."""
+    claimed = dense().astype(np.float16).astype(float)
+    measured = claimed * (1 + off * np.where(np.arange(144).reshape(12, 12) % 2, 1, -1))
+    case = replace(case_of(measured, claimed, ((12,),), (12,)), allowed=np.full_like(claimed, 1e-9))
+    wrong = np.abs(claimed - measured) > 1e-9
+    (cause, *_) = diagnosed(replace(case, wrong=wrong))
+    assert cause.name == "lower precision"
+    assert named in cause.message
+
+
+def picked(columns_of_rows: list[int], size: int) -> np.ndarray:
+    """A Jacobian whose rows have a single 1, in these columns."""
+    return np.eye(size)[columns_of_rows]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "size", "named"),
+    [
+        # A pool of pairs that takes the smaller entry, or always the first: any mistake would do.
+        ([1, 2, 5, 6], [0, 3, 4, 7], 8, ""),
+        ([1, 2, 5, 6], [0, 2, 4, 6], 8, ""),
+        # The largest three, and the smallest.
+        ([3, 0, 6], [1, 4, 2], 8, ""),
+        # Sorted: each stands where another should.
+        ([3, 0, 6, 1, 5, 2, 4], [1, 3, 5, 0, 6, 4, 2], 7, "permuted"),
+        # Every second entry, one too late: of a thousand arrangements that is one.
+        ([0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11], 12, "permuted"),
+    ],
+)
+def test_a_rearrangement_is_told_where_chance_is_excluded(right, wrong, size, named):
+    case = case_of(picked(right, size), picked(wrong, size), ((size,),), (len(right),))
+    assert [cause.name for cause in diagnosed(case)][:1] == ([named] if named else [])
+
+
+def test_a_cotangent_of_two_entries_that_change_places_is_no_reversal():
+    right = picked([3, 5], 8)
+    assert diagnosed(case_of(right, right[::-1], ((8,),), (2,))) == ()
+
+
+@pytest.mark.parametrize(("claimed", "named"), [(np.eye(12), True), (np.eye(12) - 1 / 12, False)])
+def test_a_term_is_missing_only_where_the_function_depends_on_its_input(claimed, named):
+    """A mean over one axis that is taken over two reaches slices that have no part in it."""
+    measured = np.kron(np.eye(3), np.eye(4) - 1 / 4)
+    found = diagnosed(case_of(measured, claimed, ((3, 4),), (3, 4)))
+    assert ("missing term" in {cause.name for cause in found}) == named
+
+
+def test_a_missing_factor_may_be_an_input_that_was_broadcast():
+    scale = np.array([0.7, -1.3, 2.1])
+    measured = np.hstack([np.kron(np.diag(scale), np.eye(4)), np.kron(np.eye(3), X[:4, None])])
+    claimed = np.hstack([np.eye(12), measured[:, 12:]])
+    point = np.concatenate([X, scale])
+    found = diagnosed(case_of(measured, claimed, ((3, 4), (3,)), (3, 4), point=point))
+    assert found[0].message == "a factor equal to w is missing"
+
+
+@pytest.mark.parametrize(("part", "named"), [(0.1, True), (1e-5, True), (-1.9e-7, False)])
+def test_roundings_of_single_precision_are_no_leak(part, named):
+    """A part of a neighbour's gradient that some roundings are as large as was told as a cause."""
+    causes = diagnosed(columns(lambda g: g + part * np.roll(g, 1)))
+    assert ("neighbour leaks in" in {cause.name for cause in causes}) == named
+
+
+# Functions that resemble a mistake and are something else, and evidence that is too little.
+
+
+@pytest.mark.parametrize("factor", [1.00028, 1.1, 0.0003, 3.0])
+def test_one_entry_alone_shows_no_fitted_number(factor):
+    one = np.array([[1.7]])
+    assert diagnosed(case_of(one, factor * one, ((1,),), (1,))) == ()
+
+
+@pytest.mark.parametrize(("factor", "name"), [(-1.0, "sign"), (0.0, "zero")])
+def test_one_entry_alone_shows_what_is_not_fitted(factor, name):
+    one = np.array([[1.7]])
+    assert [c.name for c in diagnosed(case_of(one, factor * one, ((1,),), (1,)))] == [name]
+
+
+def test_two_thirds_is_not_said_to_come_from_a_dimension_of_three():
+    found = diagnosed(columns(lambda g: 2 * g / 3))[0]
+    assert found.message == "multiplied by 0.66667"
+
+
+def test_a_claim_that_is_no_number_has_no_other_cause():
+    claimed = 2 * dense()
+    claimed[0, 0] = np.nan
+    assert [c.name for c in diagnosed(case_of(dense(), claimed, ((12,),), (12,)))] == [
+        "not a number"
+    ]
+
+
+def test_zeros_are_no_sum_of_rows_that_add_up_to_zero():
+    share = np.exp(X) / np.exp(X).sum()
+    measured = np.diag(share) - np.outer(share, share)
+    found = diagnosed(case_of(measured, np.zeros((12, 12)), ((12,),), (12,), point=X))
+    assert [cause.name for cause in found] == ["zero"]
+
+
+def test_an_input_that_is_not_symmetric_is_not_called_so():
+    case = symmetric_case()
+    other = replace(case, point=np.random.default_rng(8).normal(size=16))
+    assert "symmetric input" not in {cause.name for cause in diagnosed(other)}
+
+
+def test_a_claim_that_is_wrong_along_symmetric_directions_is_no_symmetric_input():
+    case = symmetric_case()
+    other = replace(case, claimed=1.5 * case.claimed)
+    assert "symmetric input" not in {cause.name for cause in diagnosed(other)}
+
+
+def test_equal_columns_of_a_function_whose_columns_are_equal_are_no_ignored_tangent():
+    measured = np.tile(dense(12, 1), 12)
+    case = replace(case_of(measured, 2 * measured, ((12,),), (12,)), is_forward=True)
+    assert "cotangent ignored" not in {cause.name for cause in diagnosed(case)}
+
+
+def test_equal_rows_may_be_a_sum_of_the_cotangent_and_are_not_called_ignored():
+    claimed = np.tile(dense(1, 12), (12, 1))
+    found = diagnosed(case_of(dense(), claimed, ((12,),), (12,)))
+    assert "cotangent ignored" not in {cause.name for cause in found}
+
+
+@pytest.mark.parametrize(("factor", "named"), [(2.0, True), (1 / 3, True), (1.37, False)])
+def test_three_entries_show_a_factor_that_has_a_reason(factor, named):
+    measured = dense(1, 3)
+    found = diagnosed(case_of(measured, factor * measured, ((3,),), (1,)))
+    assert [cause.name for cause in found] == ["factor"] * named
+
+
+# The result of a check, explained.
+
+SPACES = Space((Slot("x", (12,)),)), Space((Slot("y", (12,)),))
+
+
+def result_with(claimed: np.ndarray, name: str = "backward", *, whole: bool = True) -> CheckResult:
+    measured, allowed = dense(), 1e-6 * np.ones((12, 12))
+    wrong = ~(np.abs(claimed - measured) <= allowed)
+    rows = np.arange(12)
+    columns_ = rows if whole else rows[:6]
+    tables = [table[:, columns_] for table in (claimed, measured, allowed / 10, allowed, wrong)]
+    evidence = MeasuredBlock(rows, columns_, *tables, whole=whole)
+    return CheckResult(name, Verdict.FAILED, "wrong", evidence=evidence)
+
+
+def explained_result(result: CheckResult) -> CheckResult:
+    return explained(result, *SPACES, np.ones(12), np.ones(12))
+
+
+def test_a_failure_is_explained_with_place_cause_and_patch():
+    claimed = dense()
+    claimed[:, 9:] *= 3
+    found = explained_result(result_with(claimed))
+    assert found.where == "the last 3 of 12 entries of x"
+    assert [cause.name for cause in found.causes] == ["factor"]
+    assert found.evidence is None
+    assert found.patch is not None
+    assert found.patch.wrong[0] == (False,) * 9 + (True,) * 3
+
+
+@pytest.mark.parametrize("verdict", [each for each in Verdict if each is not Verdict.FAILED])
+def test_only_a_failure_is_explained(verdict):
+    found = explained_result(replace(result_with(2 * dense()), verdict=verdict))
+    assert (found.causes, found.where, found.evidence) == ((), "", None)
+
+
+def test_zeros_of_a_second_derivative_are_a_value_taken_as_a_constant():
+    zeros = np.zeros((12, 12))
+    names = [
+        explained_result(result_with(zeros, name)).causes[0].name
+        for name in ("backward", "second_order")
+    ]
+    assert names == ["zero", "saved intermediate"]
+    wrong = explained_result(result_with(2 * dense(), "second_order"))
+    assert [cause.name for cause in wrong.causes] == ["factor"]
+
+
+def test_a_few_measured_columns_show_a_cause_or_the_report_says_how_to_see_it():
+    factor = explained_result(result_with(3 * dense(), whole=False))
+    assert [cause.name for cause in factor.causes] == ["factor"]
+    assert factor.notes == ()
+    other = explained_result(
+        result_with(dense() + np.random.default_rng(3).normal(size=(12, 12)), whole=False)
+    )
+    assert other.causes == ()
+    assert "check fewer inputs" in other.notes[0]
+
+
+def test_a_finding_whose_claim_is_no_number_has_this_cause_in_every_check():
+    place = Place("x", 0, (0,))
+    finding = Finding("linearity", "told", "linearity", place, None, np.nan, 1.0)
+    result = CheckResult("linearity", Verdict.FAILED, "told", (finding,))
+    assert [cause.name for cause in explained_result(result).causes] == ["not a number"]
+
+
+def finding_of(kind: str, name: str = "y") -> Finding:
+    return Finding("backward", "told", kind, Place("x", 0, (0,)), Place(name, 0, (0,)))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "names", "score"),
+    [
+        (("entry", "entry"), (), 0.0),
+        (("kink", "kink"), ("not differentiable",), 1.0),
+        (("kink", "entry", "entry", "entry"), ("not differentiable",), 0.25),
+        (("saved", "input"), ("input overwritten", "saved overwritten"), 0.5),
+        (("undefined",), ("undefined cotangent",), 1.0),
+    ],
+)
+def test_kinds_of_findings_name_their_causes_as_far_as_the_findings_go(kinds, names, score):
+    result = CheckResult("any", Verdict.FAILED, "told", tuple(map(finding_of, kinds)))
+    causes = explained_result(result).causes
+    assert tuple(cause.name for cause in causes) == names
+    assert all(cause.score == score for cause in causes)
+
+
+def test_outputs_that_are_detached_are_named():
+    findings = (finding_of("detached", "loss"), finding_of("detached", "aux"))
+    [cause] = explained_result(CheckResult("any", Verdict.FAILED, "told", findings)).causes
+    assert cause.message == "aux, loss has a derivative and claims to have none"

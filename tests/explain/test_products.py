@@ -1,0 +1,90 @@
+"""Causes in few bits: from slopes and shifts, where single entries say little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gradproof._data.records import Cause
+from gradproof._data.space import Slot, Space
+from gradproof._explain.products import explanation_of_products
+from gradproof._low_precision.combine import ProductBlock
+
+SHAPE = (16, 24)
+EPS = 2.0**-7
+GENERATOR = np.random.default_rng(0)
+EXACT = GENERATOR.normal(size=(4, 16 * 24))
+POINT = GENERATOR.normal(size=16 * 24)
+ROUNDING = EPS * EXACT * GENERATOR.uniform(-0.5, 0.5, EXACT.shape)
+
+
+def products(change: Callable[[np.ndarray], np.ndarray]) -> ProductBlock:
+    """Gradients of 16 bits that a mistake has changed."""
+    claimed = np.stack([change(row.reshape(SHAPE)).reshape(-1) for row in EXACT + ROUNDING])
+    errors = np.sqrt(np.mean(ROUNDING**2, axis=0))
+    return ProductBlock(Space((Slot("x", SHAPE),)), claimed, EXACT, (errors,), (0,), EPS / 2)
+
+
+def explained_products(evidence: ProductBlock) -> tuple[str, tuple[Cause, ...]]:
+    return explanation_of_products(evidence, POINT, Space((Slot("y", (3,)),)), np.ones(3))
+
+
+def row(factor: float) -> Callable[[np.ndarray], np.ndarray]:
+    scale = np.ones((16, 1))
+    scale[5] = factor
+    return lambda g: scale * g
+
+
+TABLE: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str, str, str]] = {
+    "a hundredth": (lambda g: 1.01 * g, "factor", "multiplied by 1.01", "everywhere"),
+    "a mean": (lambda g: g / 16, "factor", "N = 16 being dimension 0 of x", "everywhere"),
+    "a row": (row(1.25), "factor", "multiplied by 1.25", "x[5, :]"),
+    "minus": (lambda g: -g, "sign", "flipped", "everywhere"),
+    "nothing": (np.zeros_like, "zero", "nothing arrives at x", "everywhere"),
+    "no row": (row(0.0), "zero", "the wrong entries are claimed to be 0", "x[5, :]"),
+    "shift": (lambda g: g + 0.05, "missing term", "0.05", ""),
+    "rolled": (lambda g: np.roll(g, 1), "permuted", "by 1", "everywhere"),
+    "a term": (
+        lambda g: g + g.sum(1, keepdims=True) * POINT.reshape(SHAPE),
+        "missing term",
+        "proportional to x along axis 1",
+        "",
+    ),
+    "reversed": (lambda g: g[::-1], "permuted", "along axis 0", "everywhere"),
+}
+
+
+@pytest.mark.parametrize("key", TABLE)
+def test_a_mistake_in_few_bits_is_named_and_told_where(key):
+    change, name, words, place = TABLE[key]
+    where, causes = explained_products(products(change))
+    assert causes
+    assert causes[0].name == name
+    assert words in causes[0].message
+    assert where == place or not place
+
+
+def test_honest_rounding_is_given_no_cause():
+    assert explained_products(products(lambda g: g)) == ("", ())
+
+
+def test_a_sum_is_believed_if_it_predicts_the_numbers_and_not_because_its_bar_is_wide():
+    """Sums have the bars of all their terms: numbers far off may lie within, and prove nothing."""
+    spread = products(lambda g: np.broadcast_to(g.sum(axis=0, keepdims=True), g.shape))
+    assert explained_products(spread)[1][0].name == "extra reduction"
+    wide = replace(spread, claimed=np.full_like(EXACT, 3e2), errors=(10 * np.ones(EXACT.shape[1]),))
+    names = {cause.name for cause in explained_products(wide)[1]}
+    assert "extra reduction" not in names
+
+
+def test_noise_is_given_no_cause():
+    noise = np.random.default_rng(1)
+    _, causes = explained_products(products(lambda g: g * (1 + 0.2 * noise.normal(size=g.shape))))
+    assert causes == ()
+
+
+def test_what_is_not_a_number_is_given_no_cause():
+    assert explained_products(products(lambda g: g * np.nan)) == ("", ())
