@@ -59,7 +59,8 @@ def test_results_come_as_soon_as_they_are_known():
 def test_inputs_are_made_where_the_case_runs():
     case = Case(np.sin, functools.partial(point, 5), {"vjp": right})
     [result] = gradproof.survey([case])
-    assert result.report.inputs == ("x: float64[5]",)
+    [shown] = result.report.inputs
+    assert shown.endswith(": float64[5]")
 
 
 def test_what_a_case_raises_is_its_error_and_the_others_go_on():
@@ -82,12 +83,15 @@ def test_an_interrupt_keeps_what_is_known_and_names_the_rest():
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_terminal_shows_how_many_are_done(terminal, monkeypatch, capsys):
-    monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    else:
+        monkeypatch.delenv("FORCE_COLOR", raising=False)
     list(gradproof.survey([sine_case(), sine_case()]))
     out, err = capsys.readouterr()
     assert out == ""
     assert ("2/2" in err) is terminal
-    assert terminal or err == ""
+    assert terminal or not err.strip()  # an older Rich ends with a line
 
 
 def test_a_report_of_all_is_printed_and_saved(tmp_path):

@@ -28,6 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from gradproof import _output
 from gradproof._data.frames import as_told, sentence
+from gradproof._data.inputs import name_of
 from gradproof._data.records import Report, Verdict
 from gradproof._engine import check
 from gradproof._render import terminal
@@ -103,7 +104,7 @@ def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[
         if not isinstance(case, Case):
             raise UsageError(f"cases: expected records gradproof.Case, got {type(case).__name__}")
         function = case.function
-        name = case.name or getattr(function, "__qualname__", type(function).__qualname__)
+        name = case.name or name_of(function)
         name = name.rpartition("<locals>.")[2]
         unique = name
         while unique in named:
