@@ -128,9 +128,6 @@ class Whole(DifferentiableMap):
     def observed(self, v):
         return Observed(OUTPUT, MATRIX.T @ v, self.gradient_traits(v), self.side_effects(v))
 
-    def spoilt(self, v):
-        return np.stack([MATRIX.T @ v, 2 * MATRIX.T @ v])
-
     def unreached(self):
         return (0,)
 

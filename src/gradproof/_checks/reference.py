@@ -11,10 +11,10 @@ import numpy as np
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.outcome import failed, inconclusive, passed, skipped
 from gradproof._checks.users_code import UsersError, users_errors
-from gradproof._data.records import CheckResult, Finding, Statistic, Verdict
+from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
 from gradproof._low_precision.rounding_runs import RUNS, ClaimedBesideExact, arithmetic_of
-from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations
+from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measurements import Measurements
 
@@ -39,19 +39,7 @@ def check(measurements: Measurements) -> CheckResult:
     if undefined.size:
         return _undefined_result(map_, sides, int(undefined[0]))
     arrays = array_deviations(sides, settings.slack)
-    eps = 2 * sides.grain.unit
-    statistics = tuple(
-        Statistic(
-            _REFERENCE,
-            map_.codomain.slots[array.slot].name,
-            each.name,
-            each.value / eps,
-            each.allowed / eps,
-            eps,
-        )
-        for array in arrays
-        for each in array.deviations
-    )
+    statistics = statistics_of(arrays, sides, _REFERENCE)
     more = {"oracle": _REFERENCE, "statistics": statistics}
     wrong = [array for array in arrays if any(each.is_wrong for each in array.deviations)]
     if wrong:

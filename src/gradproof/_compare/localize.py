@@ -259,9 +259,8 @@ def _result_along_tangent(comparison: Comparison, screen: Screen) -> PointResult
         finely = f"verified to {bound:.0e}" if bound < 1 else "verified along random directions"
         return passed(f"{comparison.size} {finely}, within the tolerance", bound)
     rows = np.flatnonzero(decisions.wrong)
-    summary = (
-        f"{count_of(len(rows), 'row', 'rows')} of the {comparison.size} wrong, no single entry"
-    )
+    wrong = count_of(len(rows), "row", "rows")
+    summary = f"{wrong} of the {comparison.size} wrong, no single entry"
     findings = _row_findings(comparison, rows[:8], None, screen.claimed, slopes, decisions)
     return PointResult(Verdict.FAILED, summary, findings)
 

@@ -75,7 +75,6 @@ _OF_KINDS = {
     "cotangent": ("cotangent overwritten", "the backward writes into grad_output"),
     "input": ("input overwritten", "an input is written into"),
     "saved": ("saved overwritten", "a saved array is changed after it was saved"),
-    "spoilt": ("saved overwritten", "a backward writes over what its call keeps for it"),
     "undefined": ("undefined cotangent", "a missing grad_output is not taken for zero"),
     "undefined: raised": ("undefined cotangent", "a missing grad_output is not taken for zero"),
     "undefined tangent": ("undefined cotangent", "a missing tangent is not taken for zero"),

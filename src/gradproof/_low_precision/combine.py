@@ -16,7 +16,7 @@ from gradproof._compare.claims import Claim, Mode
 from gradproof._compare.comparison import comparison_of
 from gradproof._compare.conclude import point_result
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
-from gradproof._data.records import Finding, Statistic, Verdict
+from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, ProductBlock, inconclusive
 from gradproof._data.settings import Settings
 from gradproof._data.space import Values
@@ -28,7 +28,7 @@ from gradproof._low_precision.rounding_runs import (
     coarser_formats,
     with_errors_of_value,
 )
-from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations
+from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._numdiff.values import DifferenceTable, FunctionValues
 from gradproof.errors import UsageError
@@ -219,19 +219,7 @@ def _claims_result(
 ) -> PointResult:
     """The claims in few bits against those of a reference."""
     arrays = array_deviations(sides, settings.slack)
-    eps = 2 * sides.grain.unit
-    statistics = tuple(
-        Statistic(
-            reference.name,
-            sides.space.slots[array.slot].name,
-            each.name,
-            each.value / eps,
-            each.allowed / eps,
-            eps,
-        )
-        for array in arrays
-        for each in array.deviations
-    )
+    statistics = statistics_of(arrays, sides, reference.name)
     findings, open_, wrong = [], [], []
     for array in arrays:
         bad = [each for each in array.deviations if each.is_wrong]

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._data.formats import Grain
+from gradproof._data.records import Statistic
 from gradproof._data.space import Indices, Slot, Values
 from gradproof._low_precision.rounding_runs import ClaimedBesideExact
 
@@ -112,6 +113,18 @@ def _of_array(
     resolution = next(each.allowed for each in every if each.name == "slope")
     left_out = int(slot.size - usable.sum())
     return ArrayDeviations(position, tuple(every), resolution, sums.entry_errors, left_out)
+
+
+def statistics_of(
+    arrays: list[ArrayDeviations], sides: ClaimedBesideExact, reference: str
+) -> tuple[Statistic, ...]:
+    """Every deviation as a report tells it, in eps of the arithmetic, against a named reference."""
+    eps, slots = 2 * sides.grain.unit, sides.space.slots
+    return tuple(
+        Statistic(reference, slots[array.slot].name, e.name, e.value / eps, e.allowed / eps, eps)
+        for array in arrays
+        for e in array.deviations
+    )
 
 
 class _Sums:

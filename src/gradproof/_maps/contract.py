@@ -60,7 +60,6 @@ def _note(space: Space, mask: Array) -> str:
 
 
 Run = tuple[Array, Array, Callable[[Array], Array]]  # of `run_at`
-HEARD = ("heard",)  # key of the memo: what is told of every backward, if anything
 WHOLE = "every entry of every input is in the domain"
 
 
@@ -286,14 +285,6 @@ class DifferentiableMap(abc.ABC):
     def observed(self, v: Array) -> Observed:
         """What one further run of the function and its backward gives, is, and changes."""
         raise Unsupported("side effects are not observed")
-
-    def spoilt(self, v: Array) -> Array:
-        """J^T v by four backwards of one call in a row (4, n), where the first spoils that call.
-
-        From then on each backward is asked of a call of its own, of this map and of those made of
-        it. Raises Unsupported where none spoils its call.
-        """
-        raise Unsupported("no backward spoils its call")
 
     def unreached(self) -> Sequence[int]:
         """Input slots on which, the framework claims, no output depends at all."""

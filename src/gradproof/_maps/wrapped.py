@@ -113,7 +113,6 @@ _FORWARDED = {
     "outside_domain": ("", ""),
     "side_effects": ("vjp", ""),
     "observed": ("vjp", "observed"),
-    "spoilt": ("", "gradients"),  # a framework that asks for it counts its own runs
     "unreached": ("", ""),
     "at": ("value", "map"),
     "run_at": ("vjp", "run"),

@@ -50,7 +50,7 @@ class Phrases:
 
     def phrase(self, finding: Finding) -> str:
         """PyTorch's phrase for one finding, or the finding's own sentence where it has none."""
-        if finding.kind in ("nondeterministic", "spoilt"):
+        if finding.kind == "nondeterministic":
             return (
                 "Backward is not reentrant, i.e., running backward with same input and "
                 "grad_output multiple times gives different values. The tolerance for "

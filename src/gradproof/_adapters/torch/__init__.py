@@ -102,7 +102,6 @@ class TorchMap(DifferentiableMap):
                 self.outputs = Outputs(named, call.name, self._without)
                 self.graph = Graph(call, self.outputs, tensors, result).settled()
             self.call, self.inputs = self.graph.call, self.graph.inputs
-            self.graph.asked = self.call.spoils  # its memory is that of vectors
             self._needs_grad = needs_grad
             self._refused = refusal(self.graph)
         except BaseException:
@@ -221,12 +220,6 @@ class TorchMap(DifferentiableMap):
 
     def observed(self, v: Array) -> Observed:
         return watch.observed(self.graph, v)
-
-    def spoilt(self, v: Array) -> Array:
-        found = watch.spoilt(self.graph, v)
-        self.call.spoils, self.graph = True, self.graph.again(self.call.fresh())
-        self.graph.asked = True
-        return found
 
     def unreached(self) -> Sequence[int]:
         # What a function holds beside its arguments it need not use.

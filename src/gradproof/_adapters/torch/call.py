@@ -582,7 +582,6 @@ class Call:
         counts: runs of the user's function and of its backward so far.
         random: the state of random numbers that the first run started from.
         fixed_random: each run starts from that state, as the first drew.
-        spoils: a backward spoils its own graph, so that each is asked of another run's.
         raised: the exception of the last run that raised, for who asks to have it kept.
     """
 
@@ -606,7 +605,6 @@ class Call:
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
         self.raised: list[Exception] | None = like.raised if like else None
         self.in_place, self.fixed_random = in_place, False
-        self.spoils: bool = like.spoils if like else False
         self._saved = self._values() if in_place else []
 
     def _values(self) -> list[torch.Tensor]:

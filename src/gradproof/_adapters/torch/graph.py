@@ -172,10 +172,7 @@ class Graph:
     Attributes:
         results: its floating outputs.
         roots: those that have a derivative.
-        asked: not to be asked for a backward, which would spoil it: one was, or it is to be kept.
     """
-
-    asked = False
 
     def __init__(
         self, call: Call, outputs: Outputs, tensors: Sequence[torch.Tensor], result: Any
@@ -194,13 +191,6 @@ class Graph:
     def again(self, tensors: Sequence[torch.Tensor]) -> Graph:
         """The graph of another run."""
         return Graph(self.call, self.outputs, tensors, self.call(tensors))
-
-    def unasked(self) -> Graph:
-        """This graph for one backward, where that spoils it; afterwards that of another run."""
-        if self.asked:
-            return self.again(self.call.fresh())
-        self.asked = True
-        return self
 
     def settled(self) -> Graph:
         """The graph to keep: another one where the function reads its inputs from outside.
@@ -246,13 +236,11 @@ class Graph:
         self, cotangents: Sequence[torch.Tensor], **options: Any
     ) -> tuple[torch.Tensor | None, ...]:
         """One gradient per input, by one backward; None for an input that is not used."""
-        one = self.unasked() if self.call.spoils else self
-        return self.call.grad(one.roots, one.tensors, cotangents, **options)
+        return self.call.grad(self.roots, self.tensors, cotangents, **options)
 
     def gradient(self, cotangents: Sequence[torch.Tensor], v: Array) -> Array:
         """The same in a vector, v holding the cotangents; zero with nothing to go back from."""
-        one = self.unasked() if self.call.spoils else self
-        found = self.call.grad(one.roots, one.tensors, cotangents) if cotangents else ()
+        found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
         vector, handed_out = self.inputs.vector(found), self._gradients
         if handed_out.pair is None:
             handed_out.watch(v, found, vector, self.inputs.vector)
@@ -292,10 +280,9 @@ class Graph:
 
     def _by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
         there: list[int] = []
-        one = self.unasked() if self.call.spoils else self
 
         def pull(*cotangents: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
-            gradients = self.call.grad(one.roots, one.tensors, cotangents)
+            gradients = self.call.grad(self.roots, self.tensors, cotangents)
             there[:] = [k for k, gradient in enumerate(gradients) if gradient is not None]
             found = tuple(gradient for gradient in gradients if gradient is not None)
             return found[0] if len(found) == 1 else found  # no container is taken apart
@@ -325,14 +312,13 @@ class Graph:
         if not self.roots:
             return np.zeros(self.inputs.space.size)
         undefine: Any = torch._C._functions.UndefinedGrad
-        one = self.unasked() if self.call.spoils else self
-        roots, cotangents = list(one.roots), self.outputs.cotangents(v)
+        roots, cotangents = list(self.roots), self.outputs.cotangents(v)
         slots = [k for k, slot in enumerate(self.outputs.space.slots) if not slot.detached]
         for place, slot in enumerate(slots):
             if slot in missing:
                 roots[place] = undefine()(roots[place])
                 cotangents[place] = torch.zeros_like(cotangents[place])
-        return self.inputs.vector(self.call.grad(roots, one.tensors, cotangents))
+        return self.inputs.vector(self.call.grad(roots, self.tensors, cotangents))
 
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
         """J^T v of a run of its own, in which only the inputs `slots` require grad."""

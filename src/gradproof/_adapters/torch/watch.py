@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch.autograd.function import FunctionCtx
 
-from gradproof._adapters.handed_out import same_values
 from gradproof._adapters.torch.call import Call, Captured
 from gradproof._adapters.torch.graph import Graph, unreachable
 from gradproof._adapters.torch.leaves import share_memory, sharing
@@ -26,9 +25,8 @@ from gradproof._data.space import Array
 from gradproof._data.vectors import KEPT
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on
-from gradproof._maps.contract import Observed, Trait, Unsupported
+from gradproof._maps.contract import Observed, Trait
 
-_IN_A_ROW = 4  # backwards of one call, which tell what each does to the next
 _APART = 2039  # words, a prime: no shape of an array is made of it
 
 
@@ -366,38 +364,6 @@ def _backward(
             found.append(("saved", told))
     found += effect_on("the backward", random, lambda: run.grad(cotangents))
     return pulled, found
-
-
-def spoilt(graph: Graph, v: Array) -> Array:
-    """J^T v by backwards of one run in a row, where these differ, and those of others alike.
-
-    One that raises is told as infinite. Unsupported otherwise: what differs from run to run is no
-    matter of what one of them keeps.
-    """
-    with restored(graph.call.random.restore):
-        seen = _in_a_row(graph, v, 1, 2)
-        if not same_values(*seen):
-            found = _in_a_row(graph, v, 2, _IN_A_ROW)  # in turn: a race is off in one of them
-            one, other = found[::2], found[1::2]
-            if all(map(same_values, one, other)) and all(map(same_values, seen, one)):
-                return np.stack(one)
-    raise Unsupported("no backward spoils its run")
-
-
-def _in_a_row(graph: Graph, v: Array, count: int, times: int) -> list[Array]:
-    runs = [graph.again(graph.call.fresh()) for _ in range(count)]
-    return [_pulled(run, v, first=not time) for time in range(times) for run in runs]
-
-
-def _pulled(run: Graph, v: Array, *, first: bool) -> Array:
-    """J^T v by one more backward of that very run."""
-    try:
-        found = run.call.grad(run.roots, run.tensors, run.outputs.cotangents(v))
-    except RuntimeError:  # PyTorch's, of what was written into since it was saved
-        if first:
-            raise
-        return np.full(run.inputs.space.size, np.inf)
-    return 1.0 * run.inputs.vector(found)
 
 
 def _pack(saved: list[torch.Tensor]) -> Any:
