@@ -36,11 +36,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import gradproof
-from gradproof._adapters.torch import build
 from gradproof._data.settings import Settings
 from gradproof._measurements import Measurements
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import step_tables
+from gradproof.torch._adapter import build
 
 SMOOTH, ONCE, KINK = "smooth", "once differentiable", "kink"
 BOUNDARY, INFINITE, JUMP = "boundary", "infinite slope", "jump"

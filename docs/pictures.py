@@ -17,9 +17,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from gradproof._adapters import torch as adapter
 from gradproof._data.settings import Settings
 from gradproof._measurements import Measurements
+from gradproof.torch import _adapter as adapter
 
 FOLDER = Path(__file__).parent / "pictures"
 

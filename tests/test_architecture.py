@@ -32,6 +32,7 @@ LAYERS = {
     "_measurements": 5,  # what the checks of one run share
     "_checks": 6,
     "_adapters": 6,
+    "_numpy": 6,
     "_explain": 7,  # words, causes and pictures, from evidence: what judges knows nothing of it
     "_engine": 8,
     "_render": 8,
@@ -46,13 +47,19 @@ LAYERS = {
     "_asserts": 9,
     "strategies": 9,
 }
+# Modules of a framework's folder that belong to its public face; the others are its adapter.
+FACES = {
+    "torch": {"_guards", "_judge", "_messages", "_record", "_relatives", "_suite", "distributed"},
+    "jax": set(),
+    "_numpy": set(),
+}
 TOP = max(LAYERS.values())
 MAY_IMPORT_SIBLINGS = (0, TOP)
 
 # Framework -> the files that may know it, relative to the package.
 FRAMEWORKS = {
-    "torch": r"torch/\w+\.py|_adapters/torch/\w+\.py",
-    "jax": r"jax\.py|_adapters/jax/\w+\.py",
+    "torch": r"torch/(distributed/)?\w+\.py",
+    "jax": r"jax/\w+\.py",
 }
 
 PUBLIC = {
@@ -82,6 +89,10 @@ MODULES = {module_of(file) for file in FILES}
 def unit_of(module: str) -> str:
     """`gradproof._render.text` -> `_render`; the longest name that has a layer."""
     parts = module.split(".")[1:]
+    if parts and parts[0] in FACES and not FACES[parts[0]].issuperset(parts[1:2]):
+        return "_adapters"
+    if len(parts) == 3 and parts[:2] == ["torch", "distributed"]:
+        return "_adapters"
     names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((name for name in names if name in LAYERS), parts[0] if parts else "")
 
@@ -139,8 +150,8 @@ def test_imports_point_down_only(file):
     ("module", "line"),
     [
         ("gradproof._data.records", "from gradproof._compare.tolerances import decide"),
-        ("gradproof._checks.backward", "from gradproof._adapters import torch"),
-        ("gradproof._adapters.torch", "import gradproof._checks"),
+        ("gradproof._checks.backward", "from gradproof.torch import _adapter as torch"),
+        ("gradproof.torch._adapter", "import gradproof._checks"),
         ("gradproof._compare.entries", "from gradproof._explain import words"),
         ("gradproof._engine", "def f():\n    from gradproof._render import text"),
         ("gradproof._compare.localize", "from gradproof import check"),

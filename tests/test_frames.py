@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof._adapters.numpy import HandMap
 from gradproof._adapters.raised import unsupported
 from gradproof._data.frames import (
     as_told,
@@ -22,6 +21,7 @@ from gradproof._data.frames import (
 )
 from gradproof._data.space import Space
 from gradproof._maps.contract import Unsupported
+from gradproof._numpy.adapter import HandMap
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap, Linear, report_of
 
@@ -84,7 +84,7 @@ def raised_by(function, *args) -> BaseException:
 
 def test_an_adapter_that_stumbles_over_our_own_names_is_a_mistake_of_ours():
     """Elsewhere in an adapter it may be the user's function, which leaves no frame if builtin."""
-    own = {"__name__": "gradproof._adapters.numpy", "ours": Space(()), "theirs": None}
+    own = {"__name__": "gradproof._numpy.adapter", "ours": Space(()), "theirs": None}
     exec("def misses(): return ours.no_such\ndef unnamed(): return nowhere", own)
     exec("def takes(): return theirs.shape\ndef calls(): return len(3)", own)
     assert [is_our_mistake(raised_by(own[name])) for name in ("misses", "unnamed")] == [True, True]
@@ -98,7 +98,7 @@ def test_an_adapter_that_stumbles_over_our_own_names_is_a_mistake_of_ours():
 
 
 def test_a_mistake_of_ours_is_never_told_as_a_missing_capability():
-    ours = {"__name__": "gradproof._adapters.numpy"}
+    ours = {"__name__": "gradproof._numpy.adapter"}
     exec("def stumbles(): return nowhere", ours)
     with pytest.raises(NameError), unsupported():
         ours["stumbles"]()

@@ -15,11 +15,11 @@ import pytest
 from jax.custom_derivatives import SymbolicZero
 
 import gradproof
-from gradproof._adapters.jax import build
 from gradproof._data.records import Verdict
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax import check_grads
+from gradproof.jax._adapter import build
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED
 

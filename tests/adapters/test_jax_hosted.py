@@ -8,8 +8,8 @@ import pytest
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 
-from gradproof._adapters.jax.constants import double_precision  # noqa: E402  # needs JAX
-from gradproof._adapters.jax.rounding import (  # noqa: E402
+from gradproof.jax._constants import double_precision  # noqa: E402  # needs JAX
+from gradproof.jax._rounding import (  # noqa: E402
     _ELEMENTWISE,
     _OTHERS,
     _REDUCTIONS,

@@ -11,8 +11,8 @@ import numpy as np  # noqa: E402
 from jax.experimental.ode import odeint  # noqa: E402
 
 import gradproof  # noqa: E402
-from gradproof._adapters.jax import build  # noqa: E402
-from gradproof._adapters.jax.programs import compiled_call  # noqa: E402
+from gradproof.jax._adapter import build  # noqa: E402
+from gradproof.jax._programs import compiled_call  # noqa: E402
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 4)), dtype=jnp.float32)
 

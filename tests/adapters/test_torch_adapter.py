@@ -12,10 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradproof  # noqa: E402
-from gradproof._adapters.torch import build  # noqa: E402
 from gradproof._data.inputs import Variables  # noqa: E402
 from gradproof._maps.contract import Unsupported  # noqa: E402
 from gradproof.errors import UsageError  # noqa: E402
+from gradproof.torch._adapter import build  # noqa: E402
 
 DOUBLE, COMPLEX = torch.float64, torch.complex128
 
@@ -649,7 +649,7 @@ def test_finding_an_adapter_imports_no_framework():
         "import sys, numpy; from gradproof._adapters import find;"
         "assert find((numpy.ones(2),)) is None; assert 'torch' not in sys.modules;"
         "import torch; assert find((numpy.ones(2),)) is None;"
-        "assert find(([torch.ones(2)],)).__name__ == 'gradproof._adapters.torch';"
+        "assert find(([torch.ones(2)],)).__name__ == 'gradproof.torch._adapter';"
         "assert find((1,), {'a': torch.ones(2)}) is not None"
     )
     source = Path(gradproof.__file__).parents[1]

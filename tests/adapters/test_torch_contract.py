@@ -8,7 +8,8 @@ import torch
 
 import gradproof
 from exhibits.frame import normal
-from gradproof._adapters.torch import build, watch
+from gradproof.torch import _watch as watch
+from gradproof.torch._adapter import build
 
 
 class Weighted(torch.autograd.Function):

@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gradproof._adapters.torch import build  # noqa: E402
 from gradproof._data.inputs import Variables  # noqa: E402
 from gradproof._maps.contract import Unsupported  # noqa: E402
+from gradproof.torch._adapter import build  # noqa: E402
 
 SINGLE, DOUBLE, BRAIN = torch.float32, torch.float64, torch.bfloat16
 LOW = (torch.float32, torch.bfloat16, torch.float16)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from gradproof._adapters.torch import build, graph
-from gradproof._adapters.torch.graph import leading, reached
 from gradproof._guard.random import RandomState
+from gradproof.torch import _graph as graph
+from gradproof.torch._adapter import build
+from gradproof.torch._graph import leading, reached
 
 
 def leaf(*shape: int) -> torch.Tensor:
@@ -138,7 +139,7 @@ def test_a_cotangent_that_a_backward_keeps_is_not_written_to(keep, dtype):
 LONG = """
 import torch
 import gradproof
-from gradproof._adapters.torch import build
+from gradproof.torch._adapter import build
 from gradproof.torch import gradcheck
 
 def long(x):

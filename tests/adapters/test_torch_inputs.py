@@ -12,9 +12,9 @@ import torch
 
 import gradproof
 from exhibits.frame import normal, ruled
-from gradproof._adapters.torch import build
 from gradproof.errors import UsageError
 from gradproof.torch import gradcheck
+from gradproof.torch._adapter import build
 
 QUICK = ["backward", "forward", "hygiene"]
 

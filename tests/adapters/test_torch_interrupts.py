@@ -24,7 +24,7 @@ from gradproof.torch import gradcheck
 
 OURS = Path(gradproof.__file__).parent
 # The code that puts something in place, and puts it back.
-CHANGING = (str(OURS / "_guard"), str(OURS / "_adapters"))
+CHANGING = tuple(str(OURS / folder) for folder in ("_guard", "_adapters", "torch"))
 SAMPLED = 20  # interrupts of each case in the default suite
 
 

@@ -12,8 +12,8 @@ import numpy as np  # noqa: E402
 
 import gradproof  # noqa: E402
 from gradproof import Verdict  # noqa: E402
-from gradproof._adapters import torch as torch_adapter  # noqa: E402
-from gradproof._adapters.torch.rounding import Rounding  # noqa: E402
+from gradproof.torch import _adapter as torch_adapter  # noqa: E402
+from gradproof.torch._rounding import Rounding  # noqa: E402
 
 DOUBLE, COMPLEX = torch.float64, torch.complex128
 FORMATS = {

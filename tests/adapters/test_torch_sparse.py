@@ -7,9 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gradproof._adapters.torch import build  # noqa: E402
 from gradproof._data.inputs import Variables  # noqa: E402
 from gradproof._maps.contract import Unsupported  # noqa: E402
+from gradproof.torch._adapter import build  # noqa: E402
 
 DOUBLE = torch.float64
 DENSE = torch.tensor([[0, 2.0, 0, 1], [3, 0, 0, 0], [0, 0, 0, 0], [1, 0, 4, 0]], dtype=DOUBLE)

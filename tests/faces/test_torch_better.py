@@ -15,8 +15,8 @@ import gradproof.torch as ours
 from exhibits.cotangents import over_what_was_saved
 from exhibits.ties import EXHIBITS as TIES
 from faces.torch_cases import F64, cplx, custom, real, without_materialising
-from gradproof._adapters.torch import call as adapter_call
 from gradproof.errors import DerivativeWarning, UsageError
+from gradproof.torch import _call as adapter_call
 
 theirs = importlib.import_module("torch.autograd.gradcheck")
 

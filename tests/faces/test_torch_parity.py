@@ -23,7 +23,7 @@ from faces.torch_cases import (
     real,
     scaled,
 )
-from gradproof._adapters.torch import call
+from gradproof.torch import _call as call
 
 theirs = importlib.import_module("torch.autograd.gradcheck")
 

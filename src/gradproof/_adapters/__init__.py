@@ -30,7 +30,7 @@ def find(inputs: Any, kwargs: Mapping[str, Any] | None = None, fn: Any = None) -
             framework = sys.modules.get(name)
             kind = getattr(framework, array, None)
             if kind is not None and any(_is_of(leaf, name, kind) for leaf in walk(tree)):
-                return importlib.import_module(f"gradproof._adapters.{name}")
+                return importlib.import_module(f"gradproof.{name}._adapter")
     return None
 
 
@@ -99,12 +99,12 @@ def operator(text: str) -> Any:
             f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
             f"got {shown(text)}"
         )
-    return importlib.import_module("gradproof._adapters.torch.call").operator(text)
+    return importlib.import_module("gradproof.torch._call").operator(text)
 
 
 def by_hand() -> ModuleType:
     """The adapter for derivatives that are written by hand, of arrays of any library."""
-    return importlib.import_module("gradproof._adapters.numpy")
+    return importlib.import_module("gradproof._numpy.adapter")
 
 
 def walk(tree: Any) -> Iterator[Any]:

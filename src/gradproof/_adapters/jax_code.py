@@ -25,7 +25,7 @@ def adapter_of_code(fn: Any, arguments: Any) -> ModuleType | None:
     if not any(isinstance(value, (np.ndarray, np.generic)) for value in walk(arguments)):
         return None
     named = packages_of(fn) & set(FRAMEWORKS)
-    return importlib.import_module("gradproof._adapters.jax") if named == {"jax"} else None
+    return importlib.import_module("gradproof.jax._adapter") if named == {"jax"} else None
 
 
 def packages_of(fn: Any, deep: int = _DEEP) -> set[str]:

@@ -57,7 +57,9 @@ def is_our_mistake(error: BaseException) -> bool:
     parts = str(trace.tb_frame.f_globals.get("__name__", "")).split(".")
     if parts[0] != SILENT[0]:
         return False
-    runs_theirs = len(parts) == 1 or parts[1] == "_adapters" or not parts[1].startswith("_")
+    runs_theirs = (
+        len(parts) == 1 or parts[1] in ("_adapters", "_numpy") or not parts[1].startswith("_")
+    )
     return not runs_theirs or _is_about_ours(error)
 
 

@@ -14,12 +14,12 @@ import torch
 from torch.overrides import is_tensor_like
 from torch.utils._pytree import tree_leaves
 
-from gradproof._adapters.torch.leaves import MKLDNN, SPARSE, require_no_overlap
-from gradproof._adapters.torch.sparse import values_of
-from gradproof._adapters.torch.tree import unsupported_kind
 from gradproof._data.frames import users_frame
 from gradproof._data.options import container, shown
 from gradproof.errors import UsageError
+from gradproof.torch._leaves import MKLDNN, SPARSE, require_no_overlap
+from gradproof.torch._sparse import values_of
+from gradproof.torch._tree import unsupported_kind
 
 Checked = tuple[int, torch.Tensor]  # position of an argument, and a tensor in it that is checked
 

@@ -14,19 +14,6 @@ import torch
 from torch.overrides import is_tensor_like
 
 from gradproof import _asserts
-from gradproof._adapters.torch import TorchMap, build
-from gradproof._adapters.torch.call import pulled
-from gradproof._adapters.torch.graph import OLDER_BATCHING
-from gradproof._adapters.torch.tree import (
-    NothingReturnedError,
-    Tree,
-    input_name,
-    is_flat,
-    leaves_of,
-    named_outputs,
-    unsupported_kind,
-)
-from gradproof._adapters.torch.watch import ALONE
 from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import EVERY, Variables, name_of, parameter_names
@@ -36,6 +23,9 @@ from gradproof._data.settings import Settings
 from gradproof._engine._run import run
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import DerivativeWarning, UsageError
+from gradproof.torch._adapter import TorchMap, build
+from gradproof.torch._call import pulled
+from gradproof.torch._graph import OLDER_BATCHING
 from gradproof.torch._guards import (
     WithoutModeError,
     WrongNumberError,
@@ -45,6 +35,16 @@ from gradproof.torch._guards import (
     warn_of_low_precision,
 )
 from gradproof.torch._messages import GradcheckError, Phrases, ranked
+from gradproof.torch._tree import (
+    NothingReturnedError,
+    Tree,
+    input_name,
+    is_flat,
+    leaves_of,
+    named_outputs,
+    unsupported_kind,
+)
+from gradproof.torch._watch import ALONE
 
 CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
 # Inputs up to which what is wrong is measured entry by entry: PyTorch's slow mode stops at the

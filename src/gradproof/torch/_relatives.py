@@ -17,16 +17,16 @@ import torch
 from torch.autograd import gradcheck as _gradcheck
 from torch.overrides import is_tensor_like
 
-from gradproof._adapters.torch import TorchMap, build
-from gradproof._adapters.torch.leaves import MKLDNN, SPARSE
-from gradproof._adapters.torch.sparse import values_of
 from gradproof._data.space import Slot, Values
 from gradproof._guard import guarded, restored
 from gradproof._maps.contract import Unsupported
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
+from gradproof.torch._adapter import TorchMap, build
 from gradproof.torch._guards import as_tuple, refuse_inputs
+from gradproof.torch._leaves import MKLDNN, SPARSE
+from gradproof.torch._sparse import values_of
 
 # The module, which `torch.autograd` hides behind its function; without what says that two are old.
 _theirs = inspect.unwrap(_gradcheck).__globals__

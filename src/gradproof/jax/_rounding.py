@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from gradproof._adapters.jax.programs import transferring
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.rounding import nearest, rounded_at_random
 from gradproof._data.frames import first_line
 from gradproof._maps.contract import Unsupported
+from gradproof.jax._programs import transferring
 
 # Operations that move numbers or take one of them: nothing is rounded.
 _EXACT_NAMES = """

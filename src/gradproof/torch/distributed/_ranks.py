@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.arrays import ROUNDINGS
-from gradproof._adapters.torch import TorchMap
-from gradproof._adapters.torch.lockstep import Ranks
-from gradproof._adapters.torch.placed import Local, Share, local_map
-from gradproof._adapters.torch.watch import ALONE
 from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import DifferentiableMap, Observed, Trait, finite_point
 from gradproof.errors import UsageError
+from gradproof.torch._adapter import TorchMap
+from gradproof.torch._watch import ALONE
+from gradproof.torch.distributed._lockstep import Ranks
+from gradproof.torch.distributed._placed import Local, Share, local_map
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 
-from gradproof._adapters.jax.rules import asked
-from gradproof._adapters.jax.tree import Arguments, outputs_of
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
+from gradproof.jax._rules import asked
+from gradproof.jax._tree import Arguments, outputs_of
 
 
 class Call:

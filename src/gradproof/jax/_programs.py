@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from gradproof._adapters.jax.rules import functions_in, is_of_jax
 from gradproof._data.space import Array
+from gradproof.jax._rules import functions_in, is_of_jax
 
 _KEPT = 64  # compiled programs; a check makes up to ten
 _RULES = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")

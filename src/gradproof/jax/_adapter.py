@@ -13,31 +13,6 @@ import numpy as np
 
 from gradproof._adapters.arrays import ROUNDINGS, ArrayMap, Piece
 from gradproof._adapters.double import twin_in_double
-from gradproof._adapters.jax.call import Call
-from gradproof._adapters.jax.constants import double_precision
-from gradproof._adapters.jax.programs import Flat, compiled_call
-from gradproof._adapters.jax.rounding import Rounded
-from gradproof._adapters.jax.rules import (
-    Program,
-    asked,
-    draws,
-    has_loops,
-    is_plain,
-    is_refusal,
-    program_of,
-    tells_of_zeros,
-    traced,
-)
-from gradproof._adapters.jax.samples import made_like as made_like
-from gradproof._adapters.jax.samples import values_of as values_of
-from gradproof._adapters.jax.tree import (
-    Arguments,
-    device_of,
-    doubled,
-    named_outputs,
-    outputs_of,
-    with_blocks,
-)
 from gradproof._adapters.raised import unsupported
 from gradproof._data.frames import first_line
 from gradproof._data.inputs import EVERY, Variables
@@ -54,6 +29,31 @@ from gradproof._maps.contract import (
     finite_point,
 )
 from gradproof.errors import UsageError
+from gradproof.jax._call import Call
+from gradproof.jax._constants import double_precision
+from gradproof.jax._programs import Flat, compiled_call
+from gradproof.jax._rounding import Rounded
+from gradproof.jax._rules import (
+    Program,
+    asked,
+    draws,
+    has_loops,
+    is_plain,
+    is_refusal,
+    program_of,
+    tells_of_zeros,
+    traced,
+)
+from gradproof.jax._samples import made_like as made_like
+from gradproof.jax._samples import values_of as values_of
+from gradproof.jax._tree import (
+    Arguments,
+    device_of,
+    doubled,
+    named_outputs,
+    outputs_of,
+    with_blocks,
+)
 
 # array_api_compat makes an array, once in a process, to learn what the namespace of JAX's is: made
 # here, where the user's guard of transfers does not forbid it.

@@ -15,12 +15,12 @@ from jax import tree_util
 
 from gradproof._adapters.arrays import Piece, chosen_names, name_at, read
 from gradproof._adapters.double import inside_partial
-from gradproof._adapters.jax.constants import double_precision
 from gradproof._data.frames import first_line
 from gradproof._data.inputs import chosen, output_name, parameter_names
 from gradproof._data.options import altered
 from gradproof._data.space import Array, Block
 from gradproof.errors import UsageError
+from gradproof.jax._constants import double_precision
 
 
 def is_floating(value: Any) -> bool:

@@ -17,9 +17,13 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
-from gradproof._adapters.torch import TorchMap
-from gradproof._adapters.torch.call import Arguments, Call, Captured, Choice, function_name
-from gradproof._adapters.torch.tree import (
+from gradproof._data.inputs import chosen, output_name, parameter_names
+from gradproof._data.options import shown
+from gradproof._guard import restored
+from gradproof.errors import UsageError
+from gradproof.torch._adapter import TorchMap
+from gradproof.torch._call import Arguments, Call, Captured, Choice, function_name
+from gradproof.torch._tree import (
     Tree,
     argument_of,
     floating_in,
@@ -27,10 +31,6 @@ from gradproof._adapters.torch.tree import (
     keystr,
     tensors_in,
 )
-from gradproof._data.inputs import chosen, output_name, parameter_names
-from gradproof._data.options import shown
-from gradproof._guard import restored
-from gradproof.errors import UsageError
 
 
 @dataclass(frozen=True)

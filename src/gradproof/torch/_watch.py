@@ -15,17 +15,17 @@ import numpy as np
 import torch
 from torch.autograd.function import FunctionCtx
 
-from gradproof._adapters.torch.call import Call, Captured
-from gradproof._adapters.torch.graph import Graph, unreachable
-from gradproof._adapters.torch.leaves import share_memory, sharing
-from gradproof._adapters.torch.rounding import FunctionMode
-from gradproof._adapters.torch.state import default_device, put_device_back
-from gradproof._adapters.torch.tree import floating_in
 from gradproof._data.space import Array
 from gradproof._data.vectors import KEPT
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on
 from gradproof._maps.contract import Observed, Trait
+from gradproof.torch._call import Call, Captured
+from gradproof.torch._graph import Graph, unreachable
+from gradproof.torch._leaves import share_memory, sharing
+from gradproof.torch._rounding import FunctionMode
+from gradproof.torch._state import default_device, put_device_back
+from gradproof.torch._tree import floating_in
 
 _APART = 2039  # words, a prime: no shape of an array is made of it
 

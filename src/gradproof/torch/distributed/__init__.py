@@ -11,9 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from gradproof._adapters.torch.lockstep import LostError, Ranks, impatient
-from gradproof._adapters.torch.placed import Local, Placing
-from gradproof._adapters.torch.ranks import Part, Party, RanksMap, require_agreement
 from gradproof._data import options
 from gradproof._data.frames import raised
 from gradproof._data.inputs import Variables, name_of, split_arguments
@@ -22,6 +19,9 @@ from gradproof._data.settings import Settings, overridden
 from gradproof._engine import run
 from gradproof._guard import guarded
 from gradproof.errors import UsageError
+from gradproof.torch.distributed._lockstep import LostError, Ranks, impatient
+from gradproof.torch.distributed._placed import Local, Placing
+from gradproof.torch.distributed._ranks import Part, Party, RanksMap, require_agreement
 
 __all__ = ["check"]
 

@@ -22,17 +22,17 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut, changed
 from gradproof._adapters.raised import unsupported
-from gradproof._adapters.torch.call import Call, pulled
-from gradproof._adapters.torch.leaves import (
+from gradproof._data.frames import first_line, raised
+from gradproof._data.space import Array
+from gradproof._maps.contract import Raised, Refused, Unsupported
+from gradproof.torch._call import Call, pulled
+from gradproof.torch._leaves import (
     PLAIN,
     is_floating,
     private_vector,
     unit_roundoff,
 )
-from gradproof._adapters.torch.tree import Outputs, floating_in
-from gradproof._data.frames import first_line, raised
-from gradproof._data.space import Array
-from gradproof._maps.contract import Raised, Refused, Unsupported
+from gradproof.torch._tree import Outputs, floating_in
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gradproof._adapters.jax.constants import double_precision
-from gradproof._adapters.jax.tree import device_of, is_plain
+from gradproof.jax._constants import double_precision
+from gradproof.jax._tree import device_of, is_plain
 
 
 def values_of(given: Any) -> Any:

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from gradproof._adapters.torch.call import Call
-from gradproof._adapters.torch.leaves import PLAIN, DenseLeaf
-from gradproof._adapters.torch.rounding import DispatchMode, FunctionMode
-from gradproof._adapters.torch.tree import Output
 from gradproof._maps.contract import Unsupported
+from gradproof.torch._call import Call
+from gradproof.torch._leaves import PLAIN, DenseLeaf
+from gradproof.torch._rounding import DispatchMode, FunctionMode
+from gradproof.torch._tree import Output
 
 # What each means is said in `in_layout`; what a backward meets them for, in docs/layouts.md.
 LAYOUTS = (

@@ -16,9 +16,6 @@ import numpy as np
 from jax import tree_util
 
 from gradproof import _asserts
-from gradproof._adapters.jax import JaxMap
-from gradproof._adapters.jax.call import Call
-from gradproof._adapters.jax.tree import Arguments, counts, is_floating
 from gradproof._data import options
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
@@ -29,6 +26,9 @@ from gradproof._guard import guarded
 from gradproof._numdiff.probes import random_cotangent, random_tangent
 from gradproof._numdiff.steps import coordinate_scales
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
+from gradproof.jax._adapter import JaxMap
+from gradproof.jax._call import Call
+from gradproof.jax._tree import Arguments, counts, is_floating
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
 

@@ -25,7 +25,15 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import has_torch_function
 
 from gradproof._adapters.raised import unsupported
-from gradproof._adapters.torch.leaves import (
+from gradproof._data.frames import first_line
+from gradproof._data.inputs import chosen, name_of, parameter_names, parameters_of
+from gradproof._data.options import altered, container
+from gradproof._data.space import Array
+from gradproof._guard import restored
+from gradproof._guard.random import RandomState
+from gradproof._maps.contract import Unsupported
+from gradproof.errors import UsageError
+from gradproof.torch._leaves import (
     MKLDNN,
     SORTED,
     SPARSE,
@@ -39,10 +47,10 @@ from gradproof._adapters.torch.leaves import (
     is_differentiable,
     private_copy,
 )
-from gradproof._adapters.torch.rounding import InDouble, Rounding
-from gradproof._adapters.torch.sparse import sparse_leaf
-from gradproof._adapters.torch.state import GENERATORS, sources_in
-from gradproof._adapters.torch.tree import (
+from gradproof.torch._rounding import InDouble, Rounding
+from gradproof.torch._sparse import sparse_leaf
+from gradproof.torch._state import GENERATORS, sources_in
+from gradproof.torch._tree import (
     Outputs,
     Path,
     Tree,
@@ -54,14 +62,6 @@ from gradproof._adapters.torch.tree import (
     tensors_of,
     unsupported_kind,
 )
-from gradproof._data.frames import first_line
-from gradproof._data.inputs import chosen, name_of, parameter_names, parameters_of
-from gradproof._data.options import altered, container
-from gradproof._data.space import Array
-from gradproof._guard import restored
-from gradproof._guard.random import RandomState
-from gradproof._maps.contract import Unsupported
-from gradproof.errors import UsageError
 
 # What holds no tensor and is not called.
 _WITHOUT = (type, torch.Tensor, types.BuiltinFunctionType)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.torch.call import as_numpy
-from gradproof._adapters.torch.leaves import PLAIN, in_kind
+from gradproof.torch._call import as_numpy
+from gradproof.torch._leaves import PLAIN, in_kind
 
 
 def values_of(given: Any) -> Any:

@@ -27,8 +27,6 @@ from gradproof._adapters.arrays import (
 )
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.handed_out import HandedOut
-from gradproof._adapters.numpy.samples import made_like as made_like
-from gradproof._adapters.numpy.samples import values_of as values_of
 from gradproof._data.frames import first_line
 from gradproof._data.inputs import (
     EVERY,
@@ -48,6 +46,8 @@ from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on, source_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._numdiff.steps import coordinate_scales
+from gradproof._numpy.samples import made_like as made_like
+from gradproof._numpy.samples import values_of as values_of
 from gradproof.errors import UsageError
 
 # Weights of F(x + k h) - F(x - k h), k from 1, in differences of the sixth and fourth order.

@@ -18,7 +18,11 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from gradproof._adapters.torch.leaves import (
+from gradproof._data.inputs import output_name
+from gradproof._data.space import Array, Slot, Space
+from gradproof._maps.contract import OutputChangedError
+from gradproof.errors import UsageError
+from gradproof.torch._leaves import (
     MKLDNN,
     PLAIN,
     SPARSE,
@@ -28,10 +32,6 @@ from gradproof._adapters.torch.leaves import (
     to_tensor,
     to_vector,
 )
-from gradproof._data.inputs import output_name
-from gradproof._data.space import Array, Slot, Space
-from gradproof._maps.contract import OutputChangedError
-from gradproof.errors import UsageError
 
 Path = tuple[Any, ...]
 

@@ -14,11 +14,11 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from gradproof._adapters.raised import unsupported
-from gradproof._adapters.torch.forward import Forward, functional
-from gradproof._adapters.torch.graph import Graph
-from gradproof._adapters.torch.leaves import DenseLeaf, private_vector
 from gradproof._data.space import Array
 from gradproof._maps.contract import Transform, Unsupported
+from gradproof.torch._forward import Forward, functional
+from gradproof.torch._graph import Graph
+from gradproof.torch._leaves import DenseLeaf, private_vector
 
 Tensors = Sequence[torch.Tensor]
 

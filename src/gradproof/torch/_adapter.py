@@ -12,16 +12,6 @@ import torch
 
 from gradproof._adapters.double import inside_partial, twin_in_double
 from gradproof._adapters.raised import unsupported
-from gradproof._adapters.torch import layouts as torch_layouts
-from gradproof._adapters.torch import transforms, watch
-from gradproof._adapters.torch.call import ARGUMENTS, Arguments, Call, Captured, Choice
-from gradproof._adapters.torch.forward import Forward, Tangent
-from gradproof._adapters.torch.graph import BATCHINGS, Graph, unit_inside
-from gradproof._adapters.torch.leaves import placed_like, private_vector
-from gradproof._adapters.torch.rounding import InDouble, Rounding
-from gradproof._adapters.torch.samples import made_like as made_like
-from gradproof._adapters.torch.samples import values_of as values_of
-from gradproof._adapters.torch.tree import Outputs, named_outputs
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.inputs import EVERY, Variables
 from gradproof._data.options import altered
@@ -37,6 +27,17 @@ from gradproof._maps.contract import (
     Transform,
     Unsupported,
 )
+from gradproof.torch import _layouts as torch_layouts
+from gradproof.torch import _transforms as transforms
+from gradproof.torch import _watch as watch
+from gradproof.torch._call import ARGUMENTS, Arguments, Call, Captured, Choice
+from gradproof.torch._forward import Forward, Tangent
+from gradproof.torch._graph import BATCHINGS, Graph, unit_inside
+from gradproof.torch._leaves import placed_like, private_vector
+from gradproof.torch._rounding import InDouble, Rounding
+from gradproof.torch._samples import made_like as made_like
+from gradproof.torch._samples import values_of as values_of
+from gradproof.torch._tree import Outputs, named_outputs
 
 
 def build(

@@ -25,12 +25,12 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradproof._adapters.torch.tree import tensors_in
 from gradproof._data.frames import first_line, is_our_mistake, raised
 from gradproof._data.visible import joined
 from gradproof._guard import restored
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
+from gradproof.torch._tree import tensors_in
 
 Result = TypeVar("Result")
 

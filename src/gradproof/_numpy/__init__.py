@@ -1,0 +1,1 @@
+"""Derivatives written by hand, of functions of NumPy or of any array library."""
