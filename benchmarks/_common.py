@@ -9,8 +9,14 @@ import json
 import os
 import platform
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,7 +26,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gradproof import _survey
 from gradproof._data import files
 
 Job = TypeVar("Job")
@@ -53,13 +58,27 @@ def spread(
 ) -> Iterator[tuple[Job, Result | Exception]]:
     """Each job with its result as they end, done here or in processes.
 
-    An exception stands in place of the result of a job whose process died.
+    An exception stands in place of the result of a job that raises in its process, or ends it.
     """
     if options.jobs == 1:
-        yield from _survey.spread(function, jobs, None)
+        yield from ((job, function(job)) for job in jobs)
         return
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as executor:
-        yield from _survey.spread(function, jobs, executor)
+    own = threading.local()  # a process for each thread: a job that ends it takes no other along
+
+    def outcome(job: Job) -> Result | Exception:
+        if not hasattr(own, "process"):
+            own.process = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        try:
+            return own.process.submit(function, job).result()
+        except Exception as error:
+            if isinstance(error, BrokenExecutor):
+                del own.process
+            return error
+
+    with ThreadPoolExecutor(options.jobs) as threads:
+        futures = {threads.submit(outcome, job): job for job in jobs}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
 
 
 def in_order(

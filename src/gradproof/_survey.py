@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-import multiprocessing
 import os
-import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import (
     BrokenExecutor,
-    CancelledError,
     Executor,
     Future,
     ProcessPoolExecutor,
-    ThreadPoolExecutor,
     as_completed,
 )
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.progress import track
 
 from gradproof import _output
 from gradproof._data.frames import as_told, sentence
@@ -36,9 +34,6 @@ from gradproof._render._spans import WIDTH
 from gradproof.errors import UsageError
 
 INTERRUPTED_CASE = "interrupted before it was finished"  # the error of a case that Ctrl-C left
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -57,10 +52,6 @@ class Case:
     inputs: Any
     options: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
-
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise UsageError(f"function: expected one, got {type(self.function).__name__}")
 
 
 @dataclass(frozen=True)
@@ -85,9 +76,8 @@ def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[
 
     Every case has exactly one result. A case that raises, or whose worker dies, has an error in
     place of a report, and the others go on: a case that was lost with a worker is run once more by
-    itself, on the same executor, or in new processes where that is broken, as a process pool is
-    once one of its processes has died. Ctrl-C ends the survey: the cases that it leaves have an
-    error that says so. A terminal shows the progress.
+    itself, after all others. Ctrl-C ends the survey: the cases that it leaves have an error that
+    says so. A terminal shows the progress.
 
     Args:
         cases: at least one.
@@ -103,10 +93,7 @@ def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[
     for case in cases:
         if not isinstance(case, Case):
             raise UsageError(f"cases: expected records gradproof.Case, got {type(case).__name__}")
-        function = case.function
-        name = case.name or name_of(function)
-        name = name.rpartition("<locals>.")[2]
-        unique = name
+        unique = name = case.name or name_of(case.function)
         while unique in named:
             count[name] += 1
             unique = f"{name}[{count[name]}]"
@@ -116,34 +103,24 @@ def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[
     return _results(named, executor)
 
 
-def _results(left: dict[str, Case], executor: Executor | None) -> Iterator[CaseResult]:
+def _results(cases: dict[str, Case], executor: Executor | None) -> Iterator[CaseResult]:
+    here = (_check_case(name, case) for name, case in cases.items())
+    results = here if executor is None else _results_from(executor, cases)
     console = Console(stderr=True)
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    work = _check_case if executor is None else _check_sent_case
-    outcomes = spread(work, list(left.items()), executor)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("", total=len(left))
-        try:
-            for (name, _), outcome in outcomes:
-                if isinstance(outcome, BrokenExecutor):
-                    outcome = CaseResult(name, error="its process died")
-                elif isinstance(outcome, Exception):
-                    outcome = CaseResult(name, error=f"it could not be run: {sentence(outcome)}")
-                del left[name]
-                progress.update(task, advance=1, description=f"{name} is done")
-                yield outcome
-        except KeyboardInterrupt:
-            pass
-        finally:
-            outcomes.close()
+    hidden = not console.is_terminal
+    bar = track(results, "", len(cases), console=console, transient=True, disable=hidden)
+    left = dict(cases)
+    try:
+        for result in bar:
+            del left[result.name]
+            yield result
+    except KeyboardInterrupt:
+        pass
     for name in left:
         yield CaseResult(name, error=INTERRUPTED_CASE)
 
 
-def _check_case(named: tuple[str, Case]) -> CaseResult:
-    name, case = named
+def _check_case(name: str, case: Case, *, sent: bool = False) -> CaseResult:
     try:
         inputs = case.inputs
         if isinstance(inputs, (FunctionType, partial)):
@@ -151,98 +128,54 @@ def _check_case(named: tuple[str, Case]) -> CaseResult:
         return CaseResult(name, check(case.function, inputs, **case.options))
     except UsageError as error:
         return CaseResult(name, error=str(error))
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # of the user's function, which may call sys.exit
+        if isinstance(error, KeyboardInterrupt) and not sent:  # on a worker it is not the user's
+            raise
         return CaseResult(name, error=f"it raised {sentence(error)}", trace=as_told(error))
 
 
-def _check_sent_case(named: tuple[str, Case]) -> CaseResult:
-    """The same on a worker: an interrupt there is not the user's at this terminal."""
+def _results_from(executor: Executor, cases: dict[str, Case]) -> Iterator[CaseResult]:
+    lost = dict(cases)
+    futures: list[Future[CaseResult]] = []
     try:
-        return _check_case(named)
-    except KeyboardInterrupt as error:
-        return CaseResult(named[0], error=f"it raised {sentence(error)}", trace=as_told(error))
-
-
-def spread(
-    function: Callable[[Item], Result], items: Sequence[Item], executor: Executor | None
-) -> Generator[tuple[Item, Result | Exception], None, None]:
-    """Each item with what the function returns for it, in the order in which they end.
-
-    An exception stands in place of the result of an item that the executor could not run, twice.
-    """
-    if executor is None:
-        yield from ((item, function(item)) for item in items)
-        return
-    futures: dict[Future[Result], Item] = {}
-    failed: list[Item] = []
-    broken = False
-    try:
-        for item in items:
-            try:
-                futures[executor.submit(function, item)] = item
-            except BrokenExecutor:
-                broken = True
-                failed.append(item)
+        with contextlib.suppress(BrokenExecutor):
+            for name, case in cases.items():
+                futures.append(executor.submit(_check_case, name, case, sent=True))
         for future in as_completed(futures):
-            error = future.exception() if not future.cancelled() else CancelledError()
-            if isinstance(error, Exception):
-                broken = broken or isinstance(error, BrokenExecutor)
-                failed.append(futures[future])
-            else:
-                yield futures[future], future.result()
+            if not future.cancelled() and future.exception() is None:
+                result = future.result()
+                del lost[result.name]
+                yield result
     finally:
         for future in futures:
             future.cancel()
-    # A worker takes all that it holds with it, and nobody knows which item ended it. By itself, an
-    # item that ends its worker again is the one.
-    if broken:
-        yield from _run_in_own_processes(function, failed, getattr(executor, "_max_workers", 1))
-        return
-    for item in failed:
-        outcome = _run_alone(executor, function, item)
-        yield item, outcome
+    # A worker takes all that it holds with it, and nobody knows which case ended it. By itself, a
+    # case that ends its worker again is the one.
+    if lost:
+        yield from _results_one_by_one(executor, lost)
 
 
-def _run_alone(
-    executor: Executor, function: Callable[[Item], Result], item: Item
-) -> Result | Exception:
-    """The result of one item, or the exception that stands in its place."""
+def _results_one_by_one(executor: Executor, cases: dict[str, Case]) -> Iterator[CaseResult]:
+    """The same, each case after the one before; in a new process where the executor is broken."""
+    place: Executor | None = executor
     try:
-        # Dask takes the same call twice for one task, and hands out its first error again. A
-        # partial application is another call.
-        return executor.submit(partial(function), item).result()
-    except Exception as error:
-        return error
-
-
-def _run_in_own_processes(
-    function: Callable[[Item], Result], items: Sequence[Item], count: int
-) -> Iterator[tuple[Item, Result | Exception]]:
-    """The same in `count` pools of one process each, of which a new one follows one that breaks."""
-    own = threading.local()
-    pools: list[ProcessPoolExecutor] = []
-
-    def run(item: Item) -> Result | Exception:
-        if not hasattr(own, "pool"):
-            context = multiprocessing.get_context("spawn")  # threads do not survive a fork
-            own.pool = ProcessPoolExecutor(1, mp_context=context)
-            pools.append(own.pool)
-        outcome = _run_alone(own.pool, function, item)
-        if isinstance(outcome, BrokenExecutor):
-            del own.pool
-        return outcome
-
-    threads = ThreadPoolExecutor(count)
-    try:
-        futures = {threads.submit(run, item): item for item in items}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
-        for pool in pools:
-            pool.shutdown(wait=False, cancel_futures=True)
+        executor.submit(int)
+    except BrokenExecutor:  # a pool of processes of which one has died
+        place = None
+    with contextlib.ExitStack() as opened:
+        for name, case in cases.items():
+            if place is None:
+                context = get_context("spawn")
+                place = opened.enter_context(ProcessPoolExecutor(1, mp_context=context))
+            try:
+                # Dask takes the same call twice for one task, and hands out its first error again.
+                # A partial application is another call.
+                yield place.submit(partial(_check_case, sent=True), name, case).result()
+            except BrokenExecutor:
+                place = None
+                yield CaseResult(name, error="its process died")
+            except Exception as error:
+                yield CaseResult(name, error=f"it could not be run: {sentence(error)}")
 
 
 class SurveyReport:
@@ -274,14 +207,18 @@ class SurveyReport:
     def __bool__(self) -> bool:
         return not self.errors and all(self.reports.values())
 
-    def __str__(self) -> str:
-        screen = io.StringIO()
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for report in self.reports.values():
             if report.verdict is not Verdict.PASSED:
-                screen.write(f"{report}\n\n")
-        rows = [(each.name, each.report, each.error) for each in self.results]
-        Console(file=screen, width=WIDTH).print(terminal.many_rich(rows))
-        return screen.getvalue().rstrip("\n")
+                yield terminal.OnTerminal(report)
+                yield ""
+        yield terminal.many_rich([(each.name, each.report, each.error) for each in self.results])
+
+    def __str__(self) -> str:
+        console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
+        with console.capture() as printed:
+            console.print(self, crop=False)
+        return printed.get().rstrip("\n")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the reports to a file that ends in `.json` or, one page with pictures, `.html`.
