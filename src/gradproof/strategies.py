@@ -55,11 +55,10 @@ def inputs(
     arguments, kwargs = split_arguments(fn, examples, kwargs)
     adapter = _adapters.find(arguments, kwargs, fn)
     samples = None if adapter is None else Samples(adapter, fn, arguments)
-    if samples is None or not samples.found:
+    if samples is None or not samples.values:
         raise UsageError("examples: expected at least one array of a framework that can be varied")
-    given = Case("as given", tuple(values for _, values in samples.found))
-    found = [given, *(case for case in samples.cases(seed) if shapes or not case.shaped)]
-    return st.sampled_from(found).map(lambda case: samples.call(case.arrays)[0])
+    changed = (case for case in samples.cases(seed) if shapes or not case.resized)
+    return st.sampled_from([Case("as given", {}), *changed]).map(lambda one: samples.call(one)[0])
 
 
 def arrays(

@@ -139,6 +139,19 @@ def test_parameters_of_a_layer_stay_while_its_arguments_are_varied():
     assert report["sweep"].verdict == "passed", report["sweep"].summary
 
 
+def test_masks_and_indices_are_resized_with_the_array():
+    shapes = set()
+
+    def selected(x, mask, index):
+        shapes.add((tuple(x.shape), tuple(mask.shape), tuple(index.shape)))
+        return torch.where(mask, x, 2 * x)[index]
+
+    mask, index = torch.tensor([True, False, True]), torch.tensor([2, 0, 2])
+    report = swept(selected, (normal(3), mask, index), budget=3000)
+    assert report["sweep"].verdict == "passed", report["sweep"].summary
+    assert ((5,), (5,), (5,)) in shapes
+
+
 # Strategies.
 
 WRONG = ruled(lambda x: x.abs() * x, lambda g, x: 2 * g * x)  # right where x is positive

@@ -18,7 +18,7 @@ Values = np.ndarray[Any, Any]
 
 # A single one, an odd number, and both neighbours of powers of two, in which kernels make blocks.
 SIZES = (1, 5, 31, 33, 127, 129)
-LARGEST = 20_000  # entries of all arrays together
+LARGEST = 20_000  # entries of the resized arrays together
 
 CHANGES: dict[str, Callable[[Values], Any]] = {
     "one zero": lambda values: values * (np.arange(values.size) > 0).reshape(values.shape),
@@ -33,11 +33,11 @@ CHANGES: dict[str, Callable[[Values], Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One call to try: the change in words, and values for each of `Samples.found`."""
+    """One call to try: the change in words, and the new values of what is changed, by name."""
 
     label: str
-    arrays: tuple[Values, ...]
-    shaped: bool = False  # whether a shape is another than in the given call
+    changed: Mapping[str, Values]
+    resized: bool = False
 
 
 class Samples:
@@ -50,73 +50,68 @@ class Samples:
         kwargs: keyword arguments.
 
     Attributes:
-        found: name and values of each array and flag, in double precision, integers or bools.
+        values: of each array and flag by name, in double precision, integers or bools.
     """
 
     def __init__(
-        self,
-        adapter: ModuleType,
-        fn: Callable[..., Any],
-        inputs: Sequence[Any],
-        kwargs: Mapping[str, Any] | None = None,
+        self, adapter: ModuleType, fn: Callable[..., Any], inputs: Sequence[Any], kwargs: Any = None
     ) -> None:
-        kwargs = kwargs or {}
-        self._adapter, self._count, self._keywords = adapter, len(inputs), tuple(kwargs)
-        self._arguments = [*inputs, *kwargs.values()]
-        names = [name_at(parameter_names(fn), place) for place in range(len(inputs))]
-        self._places: list[int] = []
-        self.found: list[tuple[str, Values]] = []
-        for place, (name, given) in enumerate(zip([*names, *kwargs], self._arguments, strict=True)):
+        self._adapter = adapter
+        names = parameter_names(fn)
+        self._inputs = {name_at(names, place): given for place, given in enumerate(inputs)}
+        self._kwargs = dict(kwargs or {})
+        self.values: dict[str, Values] = {}
+        for name, given in (self._inputs | self._kwargs).items():
             values = np.asarray(given) if isinstance(given, bool) else adapter.values_of(given)
             if values is not None:
-                self._places.append(place)
-                self.found.append((name, doubled_values(values)))
+                self.values[name] = doubled_values(values)
 
-    def call(self, arrays: Sequence[Values]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments with these values."""
-        arguments = list(self._arguments)
-        for place, (_, given), values in zip(self._places, self.found, arrays, strict=True):
-            if isinstance(arguments[place], bool):
-                arguments[place] = bool(values)
-            elif values is not given:
-                arguments[place] = self._adapter.made_like(arguments[place], values)
-        keywords = zip(self._keywords, arguments[self._count :], strict=True)
-        return tuple(arguments[: self._count]), dict(keywords)
+    def call(self, case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments, new where the case changes them."""
+        inputs, kwargs = dict(self._inputs), dict(self._kwargs)
+        for name, values in case.changed.items():
+            arguments = inputs if name in inputs else kwargs
+            flag = isinstance(arguments[name], bool)
+            new = bool(values) if flag else self._adapter.made_like(arguments[name], values)
+            arguments[name] = new
+        return tuple(inputs.values()), kwargs
 
     def cases(self, seed: int) -> Iterator[Case]:
         """All that a sweep tries; the same for the same seed."""
-        base = [values for _, values in self.found]
-        floats = [k for k, values in enumerate(base) if values.dtype.kind in "fc" and values.size]
-        for label, change in CHANGES.items():  # of all arrays, then of each alone
-            for chosen in [floats, *([k] for k in floats if len(floats) > 1)]:
-                arrays = tuple(change(a) if k in chosen else a for k, a in enumerate(base))
-                if any(not np.array_equal(a, b) for a, b in zip(arrays, base, strict=True)):
-                    alone = f" in {self.found[chosen[0]][0]}" if len(chosen) < len(floats) else ""
-                    yield Case(label + alone, arrays)
-        for k, (name, values) in enumerate(self.found):
-            if isinstance(self._arguments[self._places[k]], bool):
-                label, other = f"{name}={not values}", np.logical_not(values)
-            elif values.dtype.kind in "iu" and values.size > 1:
-                label, other = f"ties in {name}", CHANGES["ties"](values)
-            else:
-                continue
-            yield Case(label, (*base[:k], other, *base[k + 1 :]))
+        for label, changed in self._changed_values():
+            if any(not np.array_equal(self.values[name], new) for name, new in changed.items()):
+                yield Case(label, changed)
         rng = np.random.default_rng(seed)
-        for size in sorted({size for values in base for size in values.shape}):
-            for other_size in SIZES:
-                shapes = [tuple(other_size if n == size else n for n in a.shape) for a in base]
-                if other_size != size and sum(map(math.prod, shapes)) <= LARGEST:
-                    pairs = zip(base, shapes, strict=True)
-                    arrays = tuple(a if a.shape == s else _resized(a, s, rng) for a, s in pairs)
-                    yield Case(f"sizes of {size} made {other_size}", arrays, shaped=True)
+        for size in sorted({size for values in self.values.values() for size in values.shape}):
+            alike = {n: a for n, a in self.values.items() if size in a.shape and a.size}
+            for other in SIZES:
+                shapes = {n: _shape_with(other, size, a.shape) for n, a in alike.items()}
+                if other != size and 0 < sum(map(math.prod, shapes.values())) <= LARGEST:
+                    changed = {n: _resized(alike[n], shape, rng) for n, shape in shapes.items()}
+                    yield Case(f"sizes of {size} made {other}", changed, resized=True)
+
+    def _changed_values(self) -> Iterator[tuple[str, dict[str, Values]]]:
+        floats = {n: a for n, a in self.values.items() if a.dtype.kind in "fc" and a.size}
+        for label, change in CHANGES.items():  # of all arrays, then of each alone
+            changed = {name: change(values) for name, values in floats.items()}
+            yield label, changed
+            if len(floats) > 1:
+                for name, values in changed.items():
+                    yield f"{label} in {name}", {name: values}
+        for name, values in self.values.items():
+            if values.dtype.kind in "iu" and values.size:
+                yield f"ties in {name}", {name: CHANGES["ties"](values)}
+            elif values.dtype.kind == "b" and not values.shape:
+                yield f"{name}={not values}", {name: np.logical_not(values)}
+
+
+def _shape_with(other: int, size: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(other if n == size else n for n in shape)
 
 
 def _resized(values: Values, shape: tuple[int, ...], rng: np.random.Generator) -> Values:
     """Values of another shape: each lies between two of the given ones; indices are among them."""
-    flat, count = values.reshape(-1), math.prod(shape)
-    if not flat.size:
-        return np.asarray(rng.standard_normal(shape), dtype=values.dtype)
-    one, other = flat[rng.integers(flat.size, size=(2, count))]
+    one, other = values.reshape(-1)[rng.integers(values.size, size=(2, *shape))]
     if values.dtype.kind in "fc":
-        one = other + rng.uniform(size=count) * (one - other)
-    return np.reshape(one, shape)
+        one = other + rng.uniform(size=shape) * (one - other)
+    return np.asarray(one)

@@ -32,20 +32,25 @@ def report_with_sweep(report: Report, question: Question, settings: Settings) ->
     started, calls = time.perf_counter(), Counter[str]()
     samples = Samples(question.adapter, question.fn, question.arguments, question.kwargs)
     cases = list(samples.cases(settings.seed or 0))
+    repeated = {row.name for row in checks.TABLE if row.elsewhere}
+    asked = tuple(name for name in settings.checks if name in repeated)
     found: dict[str, Report] = {}  # by label, of the inputs that the function takes
     notes: list[str] = []
     refused = 0
     try:
         for position, case in enumerate(cases, 1):
-            there = _settings_left(settings, calls.total(), time.perf_counter() - started)
-            if there is None:
+            left, limit = settings.budget - calls.total(), settings.budget_seconds
+            if limit is not None:
+                limit -= time.perf_counter() - started
+            if left < 1 or (limit is not None and limit <= 0):
                 notes.append(f"the budget was spent after {position - 1} of {len(cases)} inputs")
                 break
-            watch.current().checking(
-                report.target, f"sweep: {case.label}", (position, len(cases)), calls
-            )
+            budgets: dict[str, Any] = {"budget": min(left, MOST_CALLS), "budget_seconds": limit}
+            there = replace(settings, checks=asked, sweep=False, **budgets)
+            where = (position, len(cases))
+            watch.current().checking(report.target, f"sweep: {case.label}", where, calls)
             calls["function"] += 1
-            at_case = _checked_at(question, samples.call(case.arrays), there, report.target)
+            at_case = _checked_at(question, samples.call(case), there, report.target)
             if at_case is None:
                 refused += 1
                 continue
@@ -58,25 +63,14 @@ def report_with_sweep(report: Report, question: Question, settings: Settings) ->
         raise
     if refused:
         notes.append(f"{refused} inputs were none that the function takes")
-    spent: dict[str, Any] = {"calls": dict(calls), "seconds": time.perf_counter() - started}
+    seconds = time.perf_counter() - started
+    row = replace(_concluded(found, notes), calls=dict(calls), seconds=seconds)
     return replace(
         report,
-        checks=(*report.checks, replace(_concluded(found, notes), **spent)),
+        checks=(*report.checks, row),
         calls=dict(Counter(report.calls) + calls),
-        seconds=report.seconds + spent["seconds"],
+        seconds=report.seconds + seconds,
     )
-
-
-def _settings_left(settings: Settings, calls: int, seconds: float) -> Settings | None:
-    """The settings of one more run, where so much was spent; None where no budget is left."""
-    left = settings.budget - calls
-    limit = None if settings.budget_seconds is None else settings.budget_seconds - seconds
-    if left < 1 or (limit is not None and limit <= 0):
-        return None
-    repeated = {row.name for row in checks.TABLE if row.elsewhere}
-    asked = tuple(name for name in settings.checks if name in repeated)
-    budget = min(left, MOST_CALLS)
-    return replace(settings, checks=asked, sweep=False, budget=budget, budget_seconds=limit)
 
 
 def _checked_at(
