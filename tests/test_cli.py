@@ -127,11 +127,11 @@ def test_the_exit_status_is_the_verdict(name, status, monkeypatch, capsys):
     assert capsys.readouterr().out.rstrip() == text.render(expected)
 
 
-def test_the_line_that_repeats_the_run_holds_the_seed_that_was_drawn(calls, capsys):
-    cli.main([*LAYER_NORM, "--json", "-"])
-    [report] = reports_in(capsys.readouterr().out).values()
+def test_the_line_that_repeats_the_run_holds_the_seed_that_was_drawn(calls, ops):
+    cli.main([*LAYER_NORM, "--json", "r.json"])
+    [report] = reports_in((ops.parent / "r.json").read_text()).values()
     assert report.repeat == (
-        "gradproof check torch.nn.functional:layer_norm 'float64[8,16]' '[16]' --json - "
+        "gradproof check torch.nn.functional:layer_norm 'float64[8,16]' '[16]' --json r.json "
         f"--seed {calls[0][3]['seed']}"
     )
 
@@ -150,10 +150,10 @@ def test_reports_are_written_to_files_where_they_were_asked_for(form, ops, capsy
     assert capsys.readouterr().out == ""
 
 
-def test_what_a_function_prints_does_not_land_in_the_json(ops, capsys):
-    assert cli.main(["check", "ops.py:prints", "float64[3]", "--json", "-"]) == 0
+def test_what_a_function_prints_does_not_land_in_the_report(ops, capsys):
+    assert cli.main(["check", "ops.py:prints", "float64[3]"]) == 0
     out, err = capsys.readouterr()
-    assert list(reports_in(out)) == ["prints"]
+    assert "printed" not in out
     assert "printed" in err
 
 
@@ -193,7 +193,7 @@ def test_options_reach_the_check(calls):
 
 def test_what_is_not_asked_for_keeps_its_default(calls):
     assert cli.main(LAYER_NORM) == 0
-    assert set(calls[0][3]) == {"seed"}
+    assert {name for name, value in calls[0][3].items() if value is not None} == {"seed"}
 
 
 def test_one_seed_makes_arrays_and_probes(calls):
@@ -281,10 +281,10 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("argv", "status", "says"),
     [
-        (["hand.py:model", "float64[3]"], 2, "say what the derivative is with --vjp"),
+        (["hand.py:model", "float64[3]"], 2, "say what the derivative is with vjp="),
         (["hand.py:model", "float64[3]", "--vjp", "hand.py:backward"], 0, ""),
         (["hand.py:model", "float64[3]", "--framework", "torch"], 2, "gradproof[torch]"),
-        (["plain.py:f", "float64[3]"], 2, "say what the derivative is with --vjp"),
+        (["plain.py:f", "float64[3]"], 2, "gradproof[torch]"),
         (["hand.py:model", "float64[3]", "--framework", "numpy"], 2, "say what the derivative is"),
         (["hand.py:model", "x.pt", "--vjp", "hand.py:backward"], 2, "'x.pt' is of PyTorch"),
     ],

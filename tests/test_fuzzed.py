@@ -162,7 +162,7 @@ TAKING = {
     "--framework": ["numpy", "torch", "jax"],
     "--reference": ["numpy:sin"],
     "--wrt": ["x", "0"],
-    "--json": ["-"],
+    "--json": ["report.json"],
     "--kwarg": ["v=0.5", "v=float64[3]"],
 }
 taking = st.sampled_from(sorted(TAKING)).flatmap(

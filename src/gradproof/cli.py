@@ -11,6 +11,7 @@ import ast
 import contextlib
 import importlib
 import importlib.util
+import operator
 import os
 import re
 import runpy
@@ -30,65 +31,39 @@ from gradproof._data import files
 from gradproof._data.frames import as_told, first_line, sentence
 from gradproof._data.inputs import CLAIMS
 from gradproof._data.options import shown as in_a_message
-from gradproof._data.records import Compared, Report, Verdict
+from gradproof._data.records import Verdict
 from gradproof._data.settings import CHECK_NAMES, SEED, fresh_seed
-from gradproof._data.specs import COMPLEX, FLOATS, INTEGERS, ArraySpec
+from gradproof._data.specs import ArraySpec
 from gradproof._data.visible import visible
 from gradproof._data.watch import observed
 from gradproof._render import json, suite, terminal
 from gradproof._render.progress import CheckProgress, shown
-from gradproof._survey import INTERRUPTED_CASE
+from gradproof._survey import INTERRUPTED_CASE, CaseResult, SurveyReport
 from gradproof.errors import UsageError
 
 USAGE, INTERRUPTED = 2, 130
 STATUS_OF = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.INCONCLUSIVE: 3, Verdict.SKIPPED: 3}
 
-OVERVIEW = """\
-Prove or refute a derivative.
-
-  gradproof check torch.nn.functional:layer_norm "float64[8,16]" "[16]"
-      is the derivative of a function right? The arrays are drawn at random.
-  gradproof record train.py
-      run a script of PyTorch, and check every custom derivative that it meets
-  gradproof explain report.json
-      print a report again that was kept with --json
-
-`gradproof COMMAND --help` tells more. docs/command-line.md tells all.
-"""
-CHECK = f"""\
+CHECK = """\
 Check the derivative of a function.
 
-  gradproof check torch:atan2 "float64[3]" "float64[3]" --order 2
+  gradproof check torch.nn.functional:layer_norm "float64[8,16]" "[16]"
   gradproof check my_ops.py:Attention.apply q.pt k.pt v.pt --kwarg causal=True
-  gradproof check my_ops.py:fast_norm "bfloat16[64,32]" --reference my_ops.py:slow_norm
   gradproof check scipy.optimize:rosen "float64[3]" --grad scipy.optimize:rosen_der
 
-TARGET is package.module:name or file.py:name; names may have dots.
-
-ARGUMENT is an array of random numbers, DTYPE[SIZE,...], of one of the dtypes
-{", ".join(FLOATS + COMPLEX)}
-(standard normal, differentiated) and
-{", ".join(INTEGERS)} (0 and 1);
-an array in a file, .npy of NumPy or .pt of PyTorch; a literal of Python, such as 0.5, None or
-"[16]"; or a word, which is a string.
+TARGET is package.module:name or file.py:name. ARGUMENT is DTYPE[SIZE,...], an array of random
+numbers; x.npy or x.pt, an array in a file; a literal of Python; or a word, which is a string.
 """
 RECORD = """\
 Run a script of PyTorch, and check every custom derivative that it meets at the inputs that it has.
 
   gradproof record train.py --html report.html
   gradproof record train.py -- --steps 1 --small     what follows -- is the script's
-
-Custom autograd Functions and operators of torch.library are recorded, once for each kind of arrays.
 """
-EXPLAIN = """\
-Print reports again that were kept with --json or --gradproof-report.
-
-  gradproof explain report.json
-  gradproof explain report.json --html report.html
-"""
+EXPLAIN = "Print reports again that were kept with --json or --gradproof-report."
 STATUS = """\
 exit status: 0 passed, 1 failed, 2 usage or the function raised, 3 inconclusive or nothing checked,
-130 interrupted
+130 interrupted; docs/command-line.md tells more
 """
 
 
@@ -114,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ours = given.index("--") if given[:1] == ["record"] and "--" in given else len(given)
     try:
         arguments = _parser().parse_args(given[:ours])
+        _prepare_files(arguments)
         status: int = arguments.run(arguments, given)
         return status
     except UsageError as error:
@@ -135,21 +111,28 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    as_written = argparse.RawDescriptionHelpFormatter
-    parser = _Parser(prog="gradproof", description=OVERVIEW, formatter_class=as_written)
+    parser = _Parser(prog="gradproof", description="Prove or refute a derivative.", epilog=STATUS)
     parser.add_argument("--version", action="version", version=f"gradproof {gradproof.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    form: Any = {"epilog": STATUS, "formatter_class": argparse.RawDescriptionHelpFormatter}
 
-    def add_command(
-        name: str, run: Callable[..., int], summary: str, description: str, epilog: str = STATUS
-    ) -> argparse.ArgumentParser:
-        command = commands.add_parser(
-            name, help=summary, description=description, epilog=epilog, formatter_class=as_written
-        )
-        command.set_defaults(run=run)
-        return command
+    # The function may move to another folder, so file names are made absolute.
+    page = _Parser(add_help=False)
+    page.add_argument(
+        "--html", type=os.path.abspath, metavar="FILE", help="also write a page with pictures"
+    )
+    run = _Parser(add_help=False)
+    add = run.add_argument
+    add("--seed", type=int, metavar="N", help="of the arrays and of the probes")
+    add("--budget", type=int, metavar="N", help="calls of a check, function and backward")
+    add("--budget-seconds", type=float, metavar="S", help="time of a check")
+    add("--json", type=os.path.abspath, metavar="FILE", help="also write the reports as JSON")
+    add("--quiet", action="store_true", help="print no report; the exit status tells")
 
-    check = add_command("check", _run_check, "check the derivative of one function", CHECK)
+    summary = "check the derivative of a function"
+    check = commands.add_parser(
+        "check", parents=[run, page], help=summary, description=CHECK, **form
+    )
     add = check.add_argument
     add("target", metavar="TARGET", help="package.module:name or file.py:name")
     add("arguments", metavar="ARGUMENT", nargs="*", help="such as float64[8,16], 0.5, sum, x.npy")
@@ -166,24 +149,22 @@ def _parser() -> argparse.ArgumentParser:
     add("--atol", type=float, help="absolute tolerance on an entry; excuses, never certifies")
     for claim in CLAIMS:
         add(f"--{claim}", metavar="TARGET", help="a derivative by hand, as of gradproof.check")
+    check.set_defaults(run=_run_check, sweep=None, transforms=None)
 
-    record = add_command("record", _run_record, "check what a script of PyTorch meets", RECORD)
+    summary = "check what a script of PyTorch meets"
+    record = commands.add_parser(
+        "record", parents=[run, page], help=summary, description=RECORD, **form
+    )
     record.add_argument("script", metavar="SCRIPT", help="a file of Python, run as python does")
     record.add_argument("--total-seconds", type=float, metavar="S", help="time for all together")
+    record.set_defaults(run=_run_record)
 
-    explain = add_command("explain", _run_explain, "print a kept report again", EXPLAIN, "")
+    summary = "print a kept report again"
+    explain = commands.add_parser(
+        "explain", parents=[page], help=summary, description=EXPLAIN, **form
+    )
     explain.add_argument("file", metavar="FILE", help="JSON, of one report or of many")
-
-    for command in (check, record):
-        add = command.add_argument
-        add("--seed", type=int, metavar="N", help="of the arrays and of the probes")
-        add("--budget", type=int, metavar="N", help="calls of a check, function and backward")
-        add("--budget-seconds", type=float, metavar="S", help="time of a check")
-        add("--json", metavar="FILE", help="also write the reports as JSON; - writes it to stdout")
-        add("--quiet", action="store_true", help="print no report; the exit status tells")
-    for command in (check, record, explain):
-        command.add_argument("--html", metavar="FILE", help="also write a page with pictures")
-    explain.set_defaults(json=None)
+    explain.set_defaults(run=_run_explain, json=None)
     return parser
 
 
@@ -191,14 +172,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
-    json_file, html_file = _output_files(arguments)
     given = SEED("--seed", arguments.seed)
     seed = fresh_seed() if given is None else given
     follow = CheckProgress(arguments.target)
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
         function = _target_function("TARGET", arguments.target)
-        inputs, kwargs = _call_arguments(arguments, _framework(arguments, function), seed)
         options = _check_options(arguments)
+        inputs, kwargs = _call_arguments(arguments, _framework(arguments, function), seed)
         try:
             with observed(follow), shown(follow):
                 report = gradproof.check(function, tuple(inputs), kwargs, seed=seed, **options)
@@ -214,86 +194,65 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     # The seed makes the arrays too, so that this line repeats the whole run.
     line = shlex.join(["gradproof", *argv, *(["--seed", str(seed)] if given is None else [])])
     report = _output.told(report, line, _output.OPTIONS)
-    if not arguments.quiet and json_file != "-":
-        _print_report(report)
-    _write_files([(report.target, report)], json_file, html_file)
+    if not arguments.quiet:
+        _print_reports([CaseResult(report.target, report)])
+    _write_files(arguments, [(report.target, report)])
     return status
 
 
 def _target_function(option: str, text: str) -> Callable[..., Any]:
     """The function that `package.module:name` or `file.py:name` names, its module imported."""
-    where, colon, path = text.rpartition(":")
-    if not (where and colon and path):
+    where, _, path = text.rpartition(":")
+    if not (where and path):
         raise UsageError(f"{option}: expected package.module:name or file.py:name, got {text!r}")
     if where.endswith(".py") and not Path(where).is_file():
         raise UsageError(f"{option}: there is no file {where!r}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does
     try:
-        found = _file_module(where) if where.endswith(".py") else _named_module(where)
+        module = _imported_file(where) if where.endswith(".py") else importlib.import_module(where)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the user's module raises while imported
         raise UserCodeError(f"{option}: importing {where!r}", error) from error
-    for name in path.split("."):
-        if not hasattr(found, name):
-            whole = "" if name == path else f" (looking for {path!r})"
-            raise UsageError(f"{option}: {where!r} has no {name!r}{whole}")
-        found = getattr(found, name)
-    if not callable(found):
-        kind = type(found).__name__
+    try:
+        function = operator.attrgetter(path)(module)
+    except AttributeError:
+        raise UsageError(f"{option}: {where!r} has no {path!r}") from None
+    if not callable(function):
+        kind = type(function).__name__
         raise UsageError(f"{option}: {text!r} is a {kind}, which cannot be called")
-    return found  # type: ignore[no-any-return] # callable, as checked
+    return function  # type: ignore[no-any-return] # callable, as checked
 
 
-def _named_module(name: str) -> Any:
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does
-    return importlib.import_module(name)
-
-
-def _file_module(name: str) -> Any:
+def _imported_file(name: str) -> ModuleType:
     """The module of a file, run anew; its folder is on the path, as for a script."""
     file = Path(name).resolve()
-    module_name = f"_gradproof_target_{file.stem}"
-    spec = importlib.util.spec_from_file_location(module_name, file)
+    spec = importlib.util.spec_from_file_location(f"_gradproof_target_{file.stem}", file)
     if spec is None or spec.loader is None:
         raise ImportError("not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[module_name] = module  # dataclasses and pickle look their module up
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
+    sys.modules[spec.name] = module  # dataclasses and pickle look their module up
+    sys.path.insert(0, str(file.parent))
     spec.loader.exec_module(module)
     return module
 
 
 def _framework(arguments: argparse.Namespace, function: Callable[..., Any]) -> str:
-    """The framework of the arrays: as told, or what the function's module imports."""
-    by_hand = any(getattr(arguments, claim) is not None for claim in CLAIMS)
-    framework = str(arguments.framework or ("numpy" if by_hand else _imported_by(function)))
-    if framework == "numpy" and not by_hand:
-        claims = ", ".join(f"--{claim}" for claim in CLAIMS)
-        raise UsageError(
-            f"TARGET: {arguments.target} is not known to use PyTorch or JAX, and NumPy has no "
-            f"automatic differentiation: say what the derivative is with {claims}, or choose "
-            "--framework torch or jax"
-        )
-    return framework
-
-
-def _imported_by(function: Callable[..., Any]) -> str:
-    """The framework that the function's module is of, or imports; "numpy" where it is neither."""
-    name = getattr(function, "__module__", None) or type(function).__module__
-    used = {name.partition(".")[0]}
-    for value in list(vars(sys.modules[name]).values()) if name in sys.modules else []:
-        of = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
-        used.add(str(of).partition(".")[0])
-    for framework in ("torch", "jax"):
-        if framework in used:
-            return framework
-    for framework in ("torch", "jax"):  # imported by a module that this one imports
-        if framework in sys.modules:
-            return framework
+    """The framework of the arrays: as told, or what the function's module is of or imports."""
+    if arguments.framework is not None:
+        return str(arguments.framework)
+    if any(getattr(arguments, claim) is not None for claim in CLAIMS):
+        return "numpy"
+    module = getattr(function, "__module__", None) or type(function).__module__
+    names = [module]
+    for value in list(vars(sys.modules[module]).values()) if module in sys.modules else []:
+        named = value.__name__ if isinstance(value, ModuleType) else value
+        names.append(named if isinstance(named, str) else getattr(value, "__module__", ""))
+    used = {str(name).partition(".")[0] for name in names}
     # A function of plain Python takes the tensors of PyTorch.
-    return "torch" if "numpy" not in used and importlib.util.find_spec("torch") else "numpy"
+    known = (name for name in ("torch", "jax", "numpy") if name in used)
+    return next(known, "torch")
 
 
 def _call_arguments(
@@ -310,7 +269,7 @@ def _call_arguments(
     def argument_value(option: str, text: str) -> Any:
         if not _is_array(text):
             return _literal_value(option, text)
-        described = ArraySpec.parse(text) if not text.endswith((".npy", ".pt")) else None
+        described = None if text.endswith((".npy", ".pt")) else ArraySpec.parse(text)
         if text.endswith(".pt") and framework != "torch":
             raise UsageError(f"{option}: {text!r} is of PyTorch, and the arrays are of {framework}")
         try:
@@ -327,9 +286,9 @@ def _call_arguments(
     named = {}
     for text in arguments.kwarg:
         name, equals, written = text.partition("=")
-        if not (equals and name.strip().isidentifier()):
+        if not (equals and name.isidentifier()):
             raise UsageError(f"--kwarg: expected NAME=ARGUMENT, got {in_a_message(text)}")
-        named[name.strip()] = written
+        named[name] = written
     if not any(map(_is_array, [*arguments.arguments, *named.values()])):
         raise UsageError("ARGUMENT: give at least one array, such as float64[8,16] or x.npy")
     inputs = [argument_value("ARGUMENT", text) for text in arguments.arguments]
@@ -354,7 +313,7 @@ def _literal_value(option: str, text: str) -> Any:
 
 
 def _check_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Options of `gradproof.check`; what was not asked for keeps its default."""
+    """Options of `gradproof.check`; None, its default, for what was not asked for."""
     names = ("order", "rtol", "atol", "budget", "budget_seconds", "sweep", "transforms", "wrt")
     options = {name: getattr(arguments, name) for name in names}
     if arguments.checks is not None:
@@ -362,16 +321,13 @@ def _check_options(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in ("reference", *CLAIMS):
         if (text := getattr(arguments, name)) is not None:
             options[name] = _target_function(f"--{name}", text)
-    return {
-        name: value for name, value in options.items() if value is not None and value is not False
-    }
+    return options
 
 
 # gradproof record
 
 
 def _run_record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
-    json_file, html_file = _output_files(arguments)
     seed = SEED("--seed", arguments.seed)
     if not Path(arguments.script).is_file():
         raise UsageError(f"SCRIPT: there is no file {arguments.script!r}")
@@ -393,15 +349,18 @@ def _run_record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         raise UserCodeError(arguments.script, error) from error
     finally:
         sys.argv, sys.path[:] = before
-    limits = {name: getattr(arguments, name) for name in ("budget", "budget_seconds")}
-    limits = {name: value for name, value in limits.items() if value is not None}
-    found = seen.check(seed=seed, total_seconds=arguments.total_seconds, **limits)
+    found = seen.check(
+        seed=seed,
+        total_seconds=arguments.total_seconds,
+        budget=arguments.budget,
+        budget_seconds=arguments.budget_seconds,
+    )
     for each in found.results:
         if each.error and not arguments.quiet:
             print(visible(f"{each.trace}\n{each.name}: {each.error}".lstrip()), file=sys.stderr)
-    if not arguments.quiet and json_file != "-":
-        _print_reports([(each.name, each.report, each.error) for each in found.results])
-    _write_files(list(found.reports.items()), json_file, html_file)
+    if not arguments.quiet:
+        _print_reports(found.results)
+    _write_files(arguments, list(found.reports.items()))
     reached = {STATUS_OF[report.verdict] for report in found.reports.values()}
     if found.errors:
         interrupted = INTERRUPTED_CASE in found.errors.values()
@@ -414,7 +373,6 @@ def _run_record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
 
 
 def _run_explain(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001
-    _, html_file = _output_files(arguments)
     try:
         text = Path(arguments.file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # no text in UTF-8; a name with a NUL
@@ -423,55 +381,35 @@ def _run_explain(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # 
         reports, compared = json.load_many(text), json.compared_in(text)
     except UsageError as error:
         raise UsageError(f"FILE: {arguments.file!r}: {error}") from None
-    if len(reports) == 1:
-        _print_report(reports[0][1])
-    else:
-        _print_reports([(name, report, "") for name, report in reports])
+    _print_reports([CaseResult(name, report) for name, report in reports])
     if compared is not None:
         Console(highlight=False).print(suite.render(compared), soft_wrap=True)
-    _write_files(reports, None, html_file, compared)
+    _write_files(arguments, reports, compared)
     return 0
 
 
-# Reports: in colour on a terminal, plain where the output is piped.
+# What is printed, in colour on a terminal, and written.
 
 
-def _print_report(report: Report, end: str = "") -> None:
-    console = Console(highlight=False)
-    console.print(terminal.OnTerminal(report), soft_wrap=True)
-    console.print(end, end="")
+def _print_reports(results: Sequence[CaseResult]) -> None:
+    """One report, or each that did not pass and a table of all."""
+    alone = results[0].report if len(results) == 1 else None
+    shown_as = SurveyReport(results) if alone is None else terminal.OnTerminal(alone)
+    Console(highlight=False).print(shown_as, crop=False)
 
 
-def _print_reports(rows: Sequence[terminal.Row]) -> None:
-    """Each report that did not pass in full, then all of them, a line each."""
-    for _, report, _ in rows:
-        if report is not None and report.verdict is not Verdict.PASSED:
-            _print_report(report, end="\n")
-    Console(highlight=False).print(terminal.many_rich(rows))
-
-
-def _output_files(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
-    """The files for JSON and for the page, refused now where they cannot be written at the end."""
-    json_file, html_file = arguments.json, arguments.html
-    if html_file is not None:
-        _output.format_of(html_file, "--html", ("html",))
-        html_file = os.path.abspath(html_file)  # the function may move elsewhere
-        files.prepare(html_file, "--html")
-    if json_file not in (None, "-"):
-        json_file = os.path.abspath(json_file)
-        files.prepare(json_file, "--json")
-    return json_file, html_file
+def _prepare_files(arguments: argparse.Namespace) -> None:
+    """Refuse files now that cannot be written at the end."""
+    if arguments.html is not None:
+        _output.format_of(arguments.html, "--html", ("html",))
+    for name in ("html", "json"):
+        if (file := getattr(arguments, name)) is not None:
+            files.prepare(file, f"--{name}")
 
 
 def _write_files(
-    reports: _output.Named,
-    json_file: str | None,
-    html_file: str | None,
-    compared: Sequence[Compared] | None = None,
+    arguments: argparse.Namespace, reports: _output.Named, compared: Any = None
 ) -> None:
-    if json_file == "-":
-        print(_output.as_json(reports), end="")
-    elif json_file is not None:
-        _output.save(reports, json_file, "--json", form="json")
-    if html_file is not None:
-        _output.save(reports, html_file, "--html", form="html", compared=compared)
+    for form in ("json", "html"):
+        if (file := getattr(arguments, form)) is not None:
+            _output.save(reports, file, f"--{form}", form=form, compared=compared)
