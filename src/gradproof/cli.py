@@ -26,7 +26,7 @@ import numpy as np
 from rich.console import Console
 
 import gradproof
-from gradproof import _output
+from gradproof import _adapters, _output
 from gradproof._data import files
 from gradproof._data.frames import as_told, first_line, sentence
 from gradproof._data.inputs import CLAIMS
@@ -260,7 +260,7 @@ def _call_arguments(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments of the call, arrays drawn or read."""
     try:
-        arrays = importlib.import_module(f"gradproof._adapters.{framework}.samples")
+        arrays = _adapters.samples_module(framework)
     except ModuleNotFoundError as error:
         extra = f"pip install 'gradproof[{framework}]'"
         raise UsageError(f"--framework: {error.name} is needed: {extra}") from error

@@ -12,7 +12,6 @@ Needs hypothesis (the extra `hypothesis`), and the framework of the arrays.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -79,7 +78,7 @@ def arrays(
         known = ", ".join(FRAMEWORKS)
         raise UsageError(f"framework: expected one of {known}, got {framework!r}")
     described = ArraySpec.parse(spec)
-    samples = importlib.import_module(f"gradproof._adapters.{framework}.samples")
+    samples = _adapters.samples_module(framework)
     values = described.drawn_values(np.random.default_rng(seed))
     example = samples.array_from_numpy(values, described.dtype)
 

@@ -107,6 +107,12 @@ def by_hand() -> ModuleType:
     return importlib.import_module("gradproof._numpy.adapter")
 
 
+def samples_module(framework: str) -> ModuleType:
+    """The module that makes arrays of "torch", "jax" or "numpy": `array_from_numpy`."""
+    name = "_numpy.samples" if framework == "numpy" else f"{framework}._samples"
+    return importlib.import_module(f"gradproof.{name}")
+
+
 def walk(tree: Any) -> Iterator[Any]:
     """Everything inside nested tuples, lists, mappings and dataclasses that is none of these."""
     branches = inside(tree)
