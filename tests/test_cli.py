@@ -307,7 +307,7 @@ def test_without_pytorch_and_jax_it_works_by_hand_or_says_so(tmp_path, argv, sta
     ("argv", "says"),
     [
         ([], "COMMAND"),
-        (["run", "ops.py"], "invalid choice: 'run'"),
+        (["nothing", "ops.py"], "invalid choice: 'nothing'"),
         (["check", "torch:sin"], "ARGUMENT: give at least one array"),
         (["check", "torch:sin", "3.0"], "ARGUMENT: give at least one array"),
         (["check", "torch:sin", "float6[2]"], "unknown dtype 'float6'"),
@@ -321,7 +321,7 @@ def test_without_pytorch_and_jax_it_works_by_hand_or_says_so(tmp_path, argv, sta
         (["check", "torch:sin", "float64[2]", "--device", "nowhere"], "cannot make an array"),
         (["check", "torch:sin", "float64[2]", "--html", "x.txt"], ".html"),
         (["check", "torch:sin", "float64[2]", "--budget-seconds", "0"], "budget_seconds"),
-        (["check", "torch:sin", "float64[2]", "--strength"], "unrecognized arguments: --strength"),
+        (["check", "torch:sin", "float64[2]", "--nothing"], "unrecognized arguments: --nothing"),
         (["check", "torch:sin", "float64[2]", "--order", "4"], "invalid choice"),
         (["check", "torch:sin", "float64[2]", "--seed", "-1"], "--seed"),
         (["check", "torch:sin", "float64[2]", "--checks", "backwards"], "unknown 'backwards'"),
