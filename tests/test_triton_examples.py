@@ -11,6 +11,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -98,7 +99,9 @@ def module(name: str) -> ModuleType:
         sys.path.remove(str(FOLDER))
 
 
-def report_on(kernel: str, dtype: torch.dtype, kwargs: dict, mistake: str | None) -> Report:
+def report_on(
+    kernel: str, dtype: torch.dtype, kwargs: dict, mistake: str | None = None, **options: Any
+) -> Report:
     """Held against the reference only: in float64 these kernels still compute in float32."""
     example = module(kernel)
     function = functools.partial(getattr(example, kernel), mistake=mistake)
@@ -109,13 +112,14 @@ def report_on(kernel: str, dtype: torch.dtype, kwargs: dict, mistake: str | None
         reference=example.reference,
         oracles=("reference",),
         seed=0,
+        **options,
     )
 
 
 @DTYPES
 @pytest.mark.parametrize(("kernel", "kwargs"), RIGHT)
 def test_a_right_kernel_passes(kernel, kwargs, dtype):
-    report = report_on(kernel, dtype, kwargs, None)
+    report = report_on(kernel, dtype, kwargs)
     assert report.verdict is Verdict.PASSED, str(report)
 
 
@@ -126,9 +130,9 @@ def test_a_right_kernel_passes(kernel, kwargs, dtype):
 )
 def test_a_mistake_is_caught(kernel, mistake, by, dtype):
     kwargs = KWARGS.get(mistake, DEFAULT_KWARGS.get(kernel, {}))
-    report = report_on(kernel, dtype, kwargs, mistake)
-    assert report.verdict is Verdict.FAILED, str(report)
-    assert by in {result.name for result in report.checks if result.verdict is Verdict.FAILED}
+    # The other checks find no more, and cost twenty times as much in the interpreter.
+    report = report_on(kernel, dtype, kwargs, mistake, checks=[by])
+    assert report[by].verdict is Verdict.FAILED, str(report)
 
 
 @pytest.mark.parametrize("kernel", CAUGHT)

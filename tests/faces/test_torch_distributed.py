@@ -72,9 +72,8 @@ def test_no_right_function_is_accused(pair, exhibit):
 @pytest.mark.parametrize("size", [3, 4])
 def test_more_ranks_are_judged_alike(size):
     with rank_pool.Pool(size) as pool:
-        for exhibit in BY_NAME.values():
-            if exhibit.wrong:
-                require_found(pool, exhibit)
+        for exhibit in SOME:
+            require_found(pool, exhibit)
             require_passed(pool, exhibit)
 
 
