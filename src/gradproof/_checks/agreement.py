@@ -10,6 +10,7 @@ import numpy as np
 from gradproof._data.formats import SINGLE
 from gradproof._data.records import Finding, digits
 from gradproof._data.space import Mask, Values
+from gradproof._data.vectors import finite
 from gradproof._measurements import Measurements
 
 _OF_LARGEST = 1e-10  # of the largest entry of the array, that a sum in another order may be off by
@@ -122,13 +123,15 @@ def allowed_gap(
                 allowed[span] += _OF_LARGEST * float(size[span].max())
     ulps = (_ULPS_OF_VALUE if unit < SINGLE else _FEW_ULPS) * unit * measurements.largest_value
     allowed += ulps if forward else ulps / measurements.scales
-    return allowed + settings.atol + settings.slack * np.abs(np.nan_to_num(expected))
+    allowed += settings.atol
+    allowed += settings.slack * np.abs(finite(expected))
+    return allowed
 
 
 def _term_sizes(expected: Values, terms: Sequence[Values]) -> Values:
     size = np.zeros_like(expected)
     for term in terms or (expected,):
-        size += np.nan_to_num(np.abs(term), nan=0.0, posinf=0.0)
+        size += finite(np.abs(term))
     return size
 
 
