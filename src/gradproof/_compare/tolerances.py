@@ -107,7 +107,7 @@ def decide(
         excused = gap > bar + rounding
         floor = np.where(excused, np.maximum(size, small * np.asarray(typical)), floor)
         parts = np.where(tested & ~wrong & (floor > 0), (gap + bar + rounding) / floor, 0.0)
-        bound = float(np.max(np.nan_to_num(parts, nan=0.0), initial=0.0))
+        bound = float(np.fmax.reduce(parts, initial=0.0))
         return Decisions(wrong, ~tested & ~wrong, bound, allowed)
 
 

@@ -10,7 +10,9 @@ sides of the point are its ends.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -48,7 +50,7 @@ class Slopes:
     still: Mask
     differences: Values
 
-    @property
+    @cached_property
     def size(self) -> Values:
         """The larger of |low| and |high|."""
         return np.maximum(np.abs(self.low), np.abs(self.high))
@@ -116,8 +118,10 @@ class Slopes:
 
     def without_kinks(self) -> Slopes:
         """The middle of each interval, with half its width in the bar."""
+        if not (width := self.width).any():
+            return self
         middle = self.middle
-        return replace(self, low=middle, high=middle, bar=self.bar + self.width / 2)
+        return replace(self, low=middle, high=middle, bar=self.bar + width / 2)
 
 
 def measured_slopes(table: DifferenceTable) -> Slopes:
@@ -153,47 +157,48 @@ def _slopes_of_block(table: DifferenceTable) -> Slopes:
         return _with_one_sided(table, _central_slopes(table))
     rest = table.part(~smooth)
     others = _with_one_sided(rest, _central_slopes(rest))
-    return _scattered(quick, ~smooth, others)
-
-
-def _scattered(slopes: Slopes, outputs: Mask, others: Slopes) -> Slopes:
-    """The slopes with those of some outputs replaced by others, (outputs.sum(),)."""
-    for field in fields(slopes):
-        rows = getattr(others, field.name)
-        getattr(slopes, field.name)[..., outputs] = rows
-    return slopes
+    for field in fields(Slopes):
+        getattr(quick, field.name)[..., ~smooth] = getattr(others, field.name)
+    return quick
 
 
 def _smooth_slopes(table: DifferenceTable) -> tuple[Slopes, Mask]:
-    """The slopes by the second step of a table, and the outputs for which they are good enough.
+    """The slopes by the first steps of a table, and the outputs for which they are good enough.
 
     These are the outputs that are plainly smooth: two neighbouring steps agree, a finer one does
     not contradict, and the even part falls as h^2. The whole table would say the same of them.
     """
-    h, ratio = table.steps, table.steps[1] / table.steps[0]
-    odd = (table.ahead - table.behind) / 2
-    even = np.abs((table.ahead + table.behind) / 2 - table.centre)
-    ulp = 2 * table.unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
-    # What is usual of all outputs, in their own ulps, is the least noise of each.
-    ulps = even[-1] / np.where(ulp > 0, ulp, np.inf)
-    noise = ulp * np.maximum(max(0.5, float(np.sqrt(np.mean(ulps**2)))), ulps)
-    slope = odd / h[:, None]
-    value, bars = slope[1], _SIGMAS * noise
-    bar = np.abs(value - slope[2]) + bars / h[2] + 1.1 * bars / h[1]
-    smooth = even[1] <= 4 * ratio**2 * even[0] + 4 * noise
+    h, unit = table.steps, 2 * table.unit
+    coarse, fine = (h[1] / h[0]) ** 2, (h[-1] / h[-2]) ** 2
+    slope = (table.ahead - table.behind) / (2 * h[:, None])
+    even = (table.ahead + table.behind) / 2 - table.centre
+    ulp = unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
+    # Without curvature noise is left. What is usual of all outputs is the least of each.
+    noise = np.abs(even[-1] - fine * even[-2])
+    ulps = noise / np.where(ulp > 0, ulp, np.inf)
+    usual, typical = (max(0.0, math.sqrt(np.mean(each**2))) for each in (ulps, noise))  # no NaN
+    pooled = np.minimum(usual * ulp, typical)
+    noise = np.maximum(np.maximum(noise, pooled), 0.5 * ulp)
+    even = np.abs(even)
+    value, bars = slope[1] + (slope[1] - slope[0]) * (coarse / (1 - coarse)), _SIGMAS * noise
+    bar = np.abs(value - slope[2]) + 2 * np.abs(value - slope[1]) * (h[2] / h[1]) ** 2
+    bar += bars * (1 / h[2] + 1.1 / h[1])
+    smooth = even[1] <= 4 * coarse * even[0] + 4 * noise
     smooth &= even[2] <= even[1] + 4 * noise
     smooth &= np.abs(slope[-1] - value) <= bar + 2 * bars / h[-1]
     size = np.abs(value)
-    smooth &= bar <= 1e-6 * size + 1e-7 * np.sqrt(np.mean(np.nan_to_num(size) ** 2))
-    smooth &= (noise <= ROUGH_ULPS * ulp) & (table.ahead[2] != table.centre)
+    smooth &= bar <= 1e-6 * size + 1e-7 * math.sqrt(np.mean(np.nan_to_num(size) ** 2))
     steep = np.maximum(
         np.abs(table.ahead[0] - table.centre), np.abs(table.behind[0] - table.centre)
     )
-    still = (steep == 0) & (odd == 0).all(axis=0) & (even == 0).all(axis=0)
-    smooth |= still
-    bar = np.where(still, _bars_at_rest(table, ulp), bar)
-    low, high = value.copy(), value.copy()
-    return Slopes(low, high, bar, noise, steep / h[0], still, slope), np.asarray(smooth)
+    smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
+    smooth &= table.ahead[2] != table.centre
+    still = steep == 0
+    if still.any():
+        still &= (slope == 0).all(axis=0) & (even == 0).all(axis=0)
+        smooth |= still
+        bar = np.where(still, _bars_at_rest(table, ulp), bar)
+    return Slopes(value, value.copy(), bar, noise, steep / h[0], still, slope), smooth
 
 
 def _central_slopes(table: DifferenceTable) -> Slopes:
