@@ -27,7 +27,6 @@ from gradproof._compare.tolerances import Decisions, decide, root_mean_square
 from gradproof._data.records import Kink, Verdict
 from gradproof._data.results import MeasuredBlock, PointResult, count_of, inconclusive, passed
 from gradproof._data.space import Indices, Mask, Values
-from gradproof._maps.contract import Unsupported
 from gradproof._numdiff.probes import one_hot
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import StepTable
@@ -316,9 +315,7 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
             other = comparison.claim.of(rounded).along(u)
         except (UsageError, MemoryError):
             raise
-        except Unsupported:
-            break
-        except Exception:  # a user's function may not run in rounded arithmetic
+        except Exception:  # a function may not run in rounded arithmetic
             break
         if other is None:
             break

@@ -15,7 +15,7 @@ from gradproof._compare.comparison import Comparison
 from gradproof._compare.tolerances import Decisions, decide, root_mean_square
 from gradproof._data.formats import DOUBLE
 from gradproof._data.space import Mask, Values
-from gradproof._numdiff.probes import Kind, random_entries
+from gradproof._numdiff.probes import Kind, random_cotangent, random_entries
 from gradproof._numdiff.slopes import BLOCK, ROUGH_ULPS, Slopes, measured_slopes
 from gradproof._numdiff.steps import StepTable
 from gradproof._numdiff.values import DifferenceTable
@@ -93,8 +93,6 @@ def first_screen(comparison: Comparison, table: DifferenceTable | None = None) -
 def decisions_of_rows(comparison: Comparison, slopes: Slopes, claimed: Values) -> Decisions:
     """The law along one direction: nothing is tolerated, and an interval counts as a bar."""
     typical = root_mean_square(slopes.middle)
-    if claimed.size <= BLOCK:
-        return _decisions_of_block(comparison, slopes, claimed, typical)
     blocks = [slice(start, start + BLOCK) for start in range(0, claimed.size, BLOCK)]
     parts = [
         _decisions_of_block(comparison, slopes.part(block), claimed[block], typical)
@@ -183,6 +181,10 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
         if screen.claimed is None:
             noise = float(np.sqrt(comparison.claim.v**2 @ total**2))
         drowned = remaining & (comparison.resolution.of_entry * terms <= noise)
+        if remaining.all() and terms[drowned].any():  # of many entries of J^T v some are near zero
+            v = random_cotangent(comparison.map.codomain, comparison.settings.seed, 1)
+            terms = np.fmax(terms, np.abs(comparison.map.vjp(v) * comparison.u))
+            drowned &= comparison.resolution.of_entry * terms <= noise
         if not drowned.any() or np.array_equal(drowned, remaining):
             return None, int(drowned.sum()) if terms[drowned].any() else 0
         again = screen_along(comparison, np.where(drowned, comparison.u, 0.0))
