@@ -93,7 +93,7 @@ EXHIBITS = (
         right=torch.nn.functional.gelu,
         step=None,
         make_inputs=lambda: (torch.linspace(-7.5, -6, 20, dtype=torch.float64).requires_grad_(),),
-        verdict_of_right=UNDECIDED,  # as docs/limits.md says; nearer to -8.2 it fails
+        verdict_of_right=UNDECIDED,  # as docs/limits.md says
     ),
     Exhibit(
         name="rounding_to_three_decimals",

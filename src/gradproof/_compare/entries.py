@@ -220,7 +220,7 @@ def _remeasured(
     outputs = law.row_sizes.size
     parts = {
         name: np.array(getattr(slopes, name))
-        for name in ("low", "high", "bar", "noise", "steepness", "still")
+        for name in ("low", "high", "bar", "noise", "steepness", "still", "stairs")
     }
     doubt = (2 * decisions.wrong + decisions.open).reshape(-1, outputs).max(axis=1)
     further, asked = np.zeros(claimed.size), np.zeros(claimed.size, bool)
@@ -275,6 +275,10 @@ def surviving_slopes(
         part = 2.0 ** math.floor(math.log2(x)) / abs(float(w[moved[0]])) if x else 1.0
         if part < 1:
             tables.append((function.table(part * w, comparison.fine), 1 / part))
+    # What refutes a claim is not the usual table alone, whose steps may all miss the stairs of F:
+    # but for an output that stands still.
+    off = (slopes.gap(claimed) > slopes.bar) & ~slopes.still
+    slopes = replace(slopes, bar=np.where(off, np.inf, slopes.bar))
     for table, factor in tables:
         slopes = slopes.merged(measured_slopes(table).scaled(factor))
     rounding = np.zeros(claimed.size)
@@ -294,8 +298,7 @@ def surviving_slopes(
     if len(moved) == 1:
         slopes = slopes_of_ties(comparison, slopes, claimed, int(moved[0]))
     scales = measured_slopes(function.table(w, _SCALES)).differences
-    together = replace(slopes, differences=np.concatenate([slopes.differences, scales]))
-    agrees = together.some_scale_agrees(claimed)
+    agrees = slopes.with_differences(scales).some_scale_agrees(claimed)
     bar = np.where(agrees, 2 * slopes.gap(claimed), slopes.bar)
     return replace(slopes, bar=bar), rounding
 

@@ -22,6 +22,7 @@ from gradproof._numdiff.values import DifferenceTable
 BLOCK = 1 << 14  # outputs that are worked on together: their tables fit a cache
 ROUGH_ULPS = 64.0  # noise of more units in the last place is not the function's own rounding
 _LEVELS = 3  # of Richardson extrapolation: plain, without h^2, without h^4
+_FAR_ABOVE = 256.0  # times the median noise: what is left to such an output alone
 _SIGMAS = 3.5  # of the noise in a difference of two values
 _AGREES = 0.25  # of a gap: differences at two steps that are this near tell one slope
 
@@ -39,6 +40,8 @@ class Slopes:
         steepness: the largest change of F over the largest step, divided by that step: a slope
             that is small beside it is not distinguished from zero.
         still: outputs that do not change by a bit at any step.
+        stairs: outputs that go in stairs too high for rounding: their slope is unknown, though
+            steps that meet no riser, or one in each, may agree.
         differences: plain central differences above the noise, (K, m), NaN below it.
     """
 
@@ -48,6 +51,7 @@ class Slopes:
     noise: Values
     steepness: Values
     still: Mask
+    stairs: Mask
     differences: Values
 
     @cached_property
@@ -102,15 +106,27 @@ class Slopes:
         )
 
     def merged(self, other: Slopes) -> Slopes:
-        """Of each output the estimate with the narrower bar and interval."""
+        """Of each output the estimate with the narrower bar and interval.
+
+        None of stairs, but for a tread on which this one stands still throughout.
+        """
         mine = self.bar + self.width <= other.bar + other.width
         mine |= ~np.isfinite(other.bar)
         mixed = {
             name: np.where(mine, getattr(self, name), getattr(other, name))
             for name in ("low", "high", "bar", "noise", "steepness")
         }
-        differences = np.concatenate([self.differences, other.differences])
-        return Slopes(**mixed, still=self.still & other.still, differences=differences)
+        stairs = (self.stairs | other.stairs) & ~self.still
+        mixed["bar"] = np.where(stairs, np.inf, mixed["bar"])
+        found = Slopes(
+            **mixed, still=self.still & other.still, stairs=stairs, differences=self.differences
+        )
+        return found.with_differences(other.differences)
+
+    def with_differences(self, others: Values) -> Slopes:
+        """The same with the differences of another table, (K, m), which are no neighbours."""
+        gap = np.full((1, self.low.size), np.nan)
+        return replace(self, differences=np.concatenate([self.differences, gap, others]))
 
     def part(self, outputs: slice | Mask) -> Slopes:
         """The slopes of some outputs."""
@@ -135,7 +151,8 @@ def measured_slopes(table: DifferenceTable) -> Slopes:
         if size <= BLOCK or table.group < size:
             return _slopes_of_block(table)
         names = [field.name for field in fields(Slopes) if field.name != "differences"]
-        found = {name: np.empty(size, bool if name == "still" else float) for name in names}
+        masks = ("still", "stairs")
+        found = {name: np.empty(size, bool if name in masks else float) for name in names}
         for start in range(0, size, BLOCK):
             here = slice(start, min(start + BLOCK, size))
             part = _slopes_of_block(table.part(here))
@@ -174,11 +191,9 @@ def _smooth_slopes(table: DifferenceTable) -> tuple[Slopes, Mask]:
     even = (table.ahead + table.behind) / 2 - table.centre
     ulp = unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
     # Without curvature noise is left. What is usual of all outputs is the least of each.
-    noise = np.abs(even[-1] - fine * even[-2])
-    ulps = noise / np.where(ulp > 0, ulp, np.inf)
-    usual, typical = (max(0.0, math.sqrt(np.mean(each**2))) for each in (ulps, noise))  # no NaN
-    pooled = np.minimum(usual * ulp, typical)
-    noise = np.maximum(np.maximum(noise, pooled), 0.5 * ulp)
+    noise = np.maximum(np.abs(even[-1] - fine * even[-2]), 0.5 * ulp)
+    usual = _usual_noise((noise / np.where(ulp > 0, ulp, np.inf))[None])[0] * ulp
+    noise = np.fmax(noise, np.fmin(usual, _usual_noise(noise[None])[0]))
     even = np.abs(even)
     value, bars = slope[1] + (slope[1] - slope[0]) * (coarse / (1 - coarse)), _SIGMAS * noise
     bar = np.abs(value - slope[2]) + 2 * np.abs(value - slope[1]) * (h[2] / h[1]) ** 2
@@ -198,7 +213,8 @@ def _smooth_slopes(table: DifferenceTable) -> tuple[Slopes, Mask]:
         still &= (slope == 0).all(axis=0) & (even == 0).all(axis=0)
         smooth |= still
         bar = np.where(still, _bars_at_rest(table, ulp), bar)
-    return Slopes(value, value.copy(), bar, noise, steep / h[0], still, slope), smooth
+    stairs = np.zeros(still.shape, bool)
+    return Slopes(value, value.copy(), bar, noise, steep / h[0], still, stairs, slope), smooth
 
 
 def _central_slopes(table: DifferenceTable) -> Slopes:
@@ -209,7 +225,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     ulps = 2 * table.unit * np.maximum(np.abs(table.ahead), np.abs(table.behind))
     ulp = np.maximum(2 * table.unit * np.abs(table.centre), np.nan_to_num(ulps[-1]))
     noise = np.maximum(_noise_of_values(even, odd, table.steps, ulp, table.group), table.jitter)
-    noise, staircase = _with_staircases(table, noise)
+    noise, stairs = _with_staircases(table, noise)
     # No difference of two values is known better than these are rounded.
     bars = _SIGMAS * np.maximum(noise, np.nan_to_num(ulps) / 2) / h
     kink = _kink_widths(np.abs(even) / h, table.steps, bars)
@@ -217,7 +233,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
 
     moved = np.maximum(np.abs(table.ahead - table.centre), np.abs(table.behind - table.centre))
     moved = np.nan_to_num(moved).max(axis=0)
-    bar = _bars_of_rough_outputs(table, ulp, noise, moved, staircase, bar - width)
+    bar = np.where(stairs | _too_rough(ulp, noise, moved), np.inf, bar - width)
     bar = np.where(np.isfinite(value), bar, np.inf)
     still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
     still &= table.jitter == 0
@@ -231,7 +247,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     low, high, bar = _towards_infinity(difference, bars, value - width, value + width, bar)
     steepness = moved / table.steps[0]
     noise = np.where(np.isfinite(table.centre), noise, np.nan)
-    return Slopes(low, high, bar, noise, steepness, still, differences)
+    return Slopes(low, high, bar, noise, steepness, still, stairs, differences)
 
 
 def _bars_at_rest(table: DifferenceTable, ulp: Values) -> Values:
@@ -266,25 +282,52 @@ def _noise_of_values(even: Values, odd: Values, steps: Values, ulp: Values, grou
     own = np.maximum(of_even, np.minimum(of_odd, 16 * np.maximum(of_even, floor)))
     own = np.maximum(own, np.minimum(coarser, 16 * np.maximum(own, floor)))
     # Two samples each say little: no output is quieter than is usual among all, in its own ulps.
-    each = own.reshape(-1, max(group, 1))
+    each = np.maximum(own, floor).reshape(-1, max(group, 1))
     ulps = np.where(ulp > 0, ulp, np.inf).reshape(each.shape)
-    usual = np.sqrt(np.mean((each / ulps) ** 2, axis=1, keepdims=True)) * ulp.reshape(each.shape)
-    pooled = np.minimum(np.sqrt(np.mean(each**2, axis=1, keepdims=True)), usual)
-    return np.asarray(np.maximum(np.maximum(each, pooled).reshape(-1), floor))
+    usual = _usual_noise(each / ulps) * ulp.reshape(each.shape)
+    pooled = np.maximum(each, np.minimum(_usual_noise(each), usual))
+    return np.asarray(pooled.reshape(-1))
+
+
+def _usual_noise(noise: Values) -> Values:
+    """Root mean square of each row, (k, 1): outputs far above the median count as little above it.
+
+    One output that jumps at the point says nothing of the rounding of the others.
+    """
+    middle = (noise.shape[1] - 1) // 2
+    median = np.partition(noise, middle, axis=1)[:, middle : middle + 1]
+    squares = np.fmin(noise, _FAR_ABOVE * median) ** 2
+    return np.asarray(np.sqrt(np.mean(squares, axis=1, keepdims=True)))
 
 
 def _with_staircases(table: DifferenceTable, noise: Values) -> tuple[Values, Mask]:
-    """The noise, at least the smallest move of outputs that go in stairs; and which these are.
+    """The noise, at least the smallest move of outputs that go in stairs, and the high stairs.
 
     A staircase moves at coarse steps, to both sides. At the two finest steps it stands still, or
     jumps by one height where the point is at an edge: 0.5 + 0.5 erf(x) far out, or F computed in
-    float32 inside. It is as noisy as its smallest move.
+    float32 inside. It is as noisy as its smallest move. If that is many units in the last place of
+    what F returns it is no rounding: standing still may be its slope as well as climbing.
+
+    Treads may be inclined, as those of x (1 + erf(x)) are. There F is straight to the last bit at
+    one step, and at the next one departs from its line by more than the fourth power of the step
+    allows, which no smooth function does. Where it departs by so little that it may be rounding of
+    larger terms, it is as noisy as that. More is a kink that the longer step reaches.
     """
-    moves = np.abs(np.stack([table.ahead, table.behind]) - table.centre)
+    moved = np.stack([table.ahead, table.behind]) - table.centre
+    moves = np.abs(moved)
     smallest = np.where(moves > 0, moves, np.inf).min(axis=(0, 1))
     stairs = (moves > 0).all(axis=0).any(axis=0) & (moves[:, -1] == moves[:, -2]).all(axis=0)
     stairs &= np.isfinite(smallest)
-    return np.where(stairs, np.maximum(noise, smallest), noise), stairs
+    noise = np.where(stairs, np.maximum(noise, smallest), noise)
+    ratio = table.steps[:-1, None] / table.steps[1:, None]
+    departure = np.abs(moved[:, :-1] - ratio * moved[:, 1:]).max(axis=0)
+    straight = np.maximum(departure[1:], 4 * ratio[1:] * noise)
+    abrupt = departure[:-1] > ratio[:-1] ** 4 * straight
+    height = np.where(abrupt, departure[:-1], np.inf).min(axis=0, initial=np.inf)
+    largest = np.max(np.abs(table.centre), initial=0.0, where=np.isfinite(table.centre))
+    inclined = height <= ROUGH_ULPS * table.unit * largest
+    high = stairs & (smallest > 2 * ROUGH_ULPS * table.unit * largest)
+    return np.where(inclined, np.maximum(noise, height), noise), high
 
 
 def _kink_widths(even_slopes: Values, steps: Values, bars: Values) -> Values:
@@ -311,7 +354,8 @@ def _best_level(
     """Of all steps and levels the estimate with the smallest error: value, bar, half-width, (m,).
 
     The error of an extrapolated value is its distance to both of its parents (Ridders 1982): one
-    alone may agree by chance. A finer step may contradict whatever the coarser ones agree on.
+    alone may agree by chance. A finer step may contradict whatever the coarser ones agree on: the
+    bar then reaches twice as far as it contradicts.
     """
     h, count = steps[:, None], len(steps)
     best_bar = np.full(difference.shape[1], np.inf)
@@ -334,7 +378,7 @@ def _best_level(
             bar = error + 1.1 * bars[finest]
             for finer in range(finest + 1, count):
                 contradiction = np.abs(level[k] - difference[finer]) - bars[finer] - kink[finer]
-                bar = np.maximum(bar, contradiction)
+                bar = np.maximum(bar, 2 * contradiction)
             total = bar + kink[finest]
             better = np.isfinite(level[k]) & (total < best_bar)
             best_bar = np.where(better, total, best_bar)
@@ -343,21 +387,13 @@ def _best_level(
     return best, best_bar, width
 
 
-def _bars_of_rough_outputs(
-    table: DifferenceTable, ulp: Values, noise: Values, moved: Values, staircase: Mask, bar: Values
-) -> Values:
-    """The bars, infinite where F is too rough for any slope to mean something.
+def _too_rough(ulp: Values, noise: Values, moved: Values) -> Mask:
+    """Outputs whose noise is many units in the last place, and most of what they move by.
 
-    That is, where the noise is many units in the last place, and most of what F moves by; or where
-    the stairs of a staircase are no rounding: standing still may be its slope as well as climbing.
+    No slope of these means anything.
     """
     typical = np.median(ulp) if ulp.size else 0.0
-    rough = (noise > ROUGH_ULPS * np.maximum(ulp, typical)) & (noise > 0.02 * moved)
-    largest = np.max(np.abs(table.centre), initial=0.0, where=np.isfinite(table.centre))
-    moves = np.abs(np.stack([table.ahead, table.behind]) - table.centre)
-    smallest = np.where(moves > 0, moves, np.inf).min(axis=(0, 1))
-    rough |= staircase & (smallest > 2 * ROUGH_ULPS * table.unit * largest)
-    return np.where(rough, np.inf, bar)
+    return np.asarray((noise > ROUGH_ULPS * np.maximum(ulp, typical)) & (noise > 0.02 * moved))
 
 
 def _towards_infinity(

@@ -192,8 +192,8 @@ def format_of_values(values: Values) -> float:
     """Unit round-off of the coarsest format of which all values are numbers; 0.0 if none is.
 
     Function values that all have at most 8, 11 or 24 significant bits were computed in bfloat16,
-    float16 or float32, whatever their dtype. Whole numbers, and multiples of one common power of
-    two, tell nothing.
+    float16 or float32, whatever their dtype. Whole numbers of so few bits, and multiples of one
+    common power of two, tell nothing.
     """
     sample = _finite_nonzero(values[:: max(1, values.size // _SAMPLE)])
     for bits in _BITS:
@@ -203,7 +203,8 @@ def format_of_values(values: Values) -> float:
             last = exponent - bits + np.log2(digits & -digits).astype(int)
             enough = bits + 1 if bits < 24 else 20  # numbers with 20 bits in common are rare
             spread = int(exponent.max()) - int(last.min())
-            return 2.0**-bits if spread >= enough else 0.0
+            whole = last.min() >= 0 and exponent.max() <= bits
+            return 2.0**-bits if spread >= enough and not whole else 0.0
     return 0.0
 
 
