@@ -13,7 +13,7 @@ from gradproof._data.records import CheckResult, Report
 from gradproof._data.settings import Settings
 from gradproof._data.space import Slot, Space
 from gradproof._engine import run
-from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._maps.contract import CallCounter, DifferentiableMap, Unsupported
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Function = Callable[[Vector], Vector]
@@ -116,7 +116,7 @@ class FunctionMap(DifferentiableMap):
         self.fn, self.point = fn, np.asarray(point, dtype=float)
         self.claimed = claimed if isinstance(claimed, Linear) else Linear.dense(claimed)
         self.calls: Counter[str] = Counter()
-        self.resolution, self.memo = 2.0**-53, {}
+        self.resolution, self.counts = 2.0**-53, CallCounter()
         self.domain = _space("x", inputs or [self.point.shape])
         self.codomain = _space("y", outputs or [(fn(self.point.copy()).shape[0],)])
         self._forward, self._transposes = forward, transposes
@@ -132,29 +132,33 @@ class FunctionMap(DifferentiableMap):
         return counted
 
     def value(self, x: Vector) -> Vector:
+        self.counts.add("function")
         self.calls["value"] += 1
         return np.asarray(self.fn(x), dtype=float)
 
     def vjp(self, v: Vector) -> Vector:
+        self.counts.add("vjp")
         self.calls["vjp"] += 1
         return self.claimed.backward(v)
 
     def jvp(self, u: Vector) -> Vector:
         if not self._forward:
             raise Unsupported("no forward mode")
+        self.counts.add("jvp")
         self.calls["jvp"] += 1
         return self.claimed.forward(u)
 
     def transposed_vjp(self, u: Vector, v: Vector) -> tuple[Vector, Vector]:
         if not self._transposes:
             raise Unsupported("the backward is not differentiable in its cotangent")
+        self.counts.add("vjp")
         self.calls["vjp"] += 1
         return self.claimed.forward(u), self.claimed.backward(v)
 
     def at(self, x: Vector) -> FunctionMap:
         if self._jacobian is None:
             raise Unsupported("its derivative is known at one point only")
-        return FunctionMap(
+        there = FunctionMap(
             self.fn,
             x,
             self._jacobian(x),
@@ -164,6 +168,8 @@ class FunctionMap(DifferentiableMap):
             outputs=self._shapes[1],
             jacobian=self._jacobian,
         )
+        there.counts = self.counts
+        return there
 
 
 def _space(letter: str, shapes: Sequence[tuple[int, ...]]) -> Space:

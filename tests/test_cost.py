@@ -214,6 +214,6 @@ def test_a_refusal_of_the_drop_in_takes_four_times_the_runs_of_slow_mode(
     with pytest.raises(GradcheckError) as caught:
         gradcheck(Mistaken.apply, (x.requires_grad_(),))
     report = caught.value.report
-    assert report.calls["value"] <= 8 * size + 80
+    assert report.calls["function"] <= 8 * size + 80
     assert {cause.name for cause in report["backward"].causes} <= {"factor", "zero"}
     assert report["backward"].where

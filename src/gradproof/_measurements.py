@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from gradproof._data.formats import DOUBLE, FORMATS
 from gradproof._data.settings import Settings
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._maps.derivative import DerivativeMap
 from gradproof._numdiff.probes import (
     constant_cotangent,
     random_cotangent,
@@ -39,12 +38,21 @@ class Measurements:
         map: the function at its point.
         settings: of the run.
         claimed_unit: unit round-off of what the map claims, where it may be larger than that of F.
+        reference: makes the map of the user's reference in double precision, or of a derivative
+            that of the reference; None where the user gave none.
     """
 
     def __init__(
-        self, map_: DifferentiableMap, settings: Settings, claimed_unit: float = 0.0
+        self,
+        map_: DifferentiableMap,
+        settings: Settings,
+        claimed_unit: float = 0.0,
+        reference: Callable[[], DifferentiableMap] | None = None,
     ) -> None:
         self.map, self.settings, self.claimed_unit = map_, settings, claimed_unit
+        if reference is None and settings.reference is not None:
+            reference = partial(map_.in_double, settings.reference)
+        self.reference = reference
         self._tangents: dict[int, Values] = {}
         self._cotangents: dict[int, Values] = {}
         self._gradients: dict[int, Values] = {}
@@ -67,7 +75,7 @@ class Measurements:
         For a map in double precision that stands for one in few bits: a kernel keeps sums, and what
         it saves for its backward, in float32, whatever its arrays are. That is no mistake.
         """
-        return Measurements(self.map, self.settings, FORMATS["float32"].unit)
+        return Measurements(self.map, self.settings, FORMATS["float32"].unit, self.reference)
 
     @property
     def is_double(self) -> bool:
@@ -212,9 +220,9 @@ class Measurements:
         v = rounded_to_formats(self.map.codomain, self.cotangent(0))
         derivative = self.map.derivative(v)
         derivative.derived = True
-        if self.settings.reference is not None:
-            derivative = DerivativeMap(derivative, lambda fn: self.map.in_double(fn).derivative(v))
-        return Measurements(derivative, self.settings, self.claimed_unit)
+        reference = self.reference
+        of_reference = None if reference is None else lambda: reference().derivative(v)
+        return Measurements(derivative, self.settings, self.claimed_unit, of_reference)
 
     @cached_property
     def forward_derivative(self) -> Measurements:

@@ -7,7 +7,6 @@ arguments, and a map whose derivative is two functions.
 from __future__ import annotations
 
 import abc
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,8 +16,14 @@ import array_api_compat
 import numpy as np
 
 from gradproof._data.frames import first_line
+from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Grain, Slot, Space
-from gradproof._maps.contract import DifferentiableMap, OutputChangedError, Trait, finite_point
+from gradproof._maps.contract import (
+    CallCounter,
+    DifferentiableMap,
+    OutputChangedError,
+    Trait,
+)
 from gradproof.errors import UsageError
 
 Map = TypeVar("Map", bound="ArrayMap")
@@ -204,12 +209,12 @@ class ArrayMap(DifferentiableMap):
         self.name, self.inputs = name, list(pieces)
         self.domain = Space(tuple(piece.slot for piece in self.inputs))
         self.point, self.held = finite_point(self.domain, point)
-        self.memo: dict[Any, Any] = {}
-        self.counts: Counter[str] = Counter()
+        self.counts = CallCounter()
 
-    def counting_with(self: Map, other: ArrayMap) -> Map:
-        """Count the runs of this map as those of another from now on; returns this map."""
+    def made_from(self: Map, other: ArrayMap) -> Map:
+        """Keep the limits of another map, and count runs with it; returns this map."""
         self.counts = other.counts
+        self.keep_limits(self.domain.limited_as(other.domain))
         return self
 
     @property
@@ -252,16 +257,17 @@ class ArrayMap(DifferentiableMap):
         return [piece.array(v[self.codomain.span(k)]) for k, piece in enumerate(self.outputs)]
 
     def value(self, x: Array) -> Array:
-        self.counts["function"] += 1
+        self.counts.add("function")
         with self.around():
             return self.outward(self.run(self.arrays(x)))
 
     def vjp(self, v: Array) -> Array:
-        self.counts["vjp"] += 1
+        self.counts.add("vjp")
         with self.around():
             return self.inward(self.pull(self.cotangents(v)))
 
     def jvp(self, u: Array) -> Array:
+        self.counts.add("jvp")
         with self.around():
             return self.outward(self.push(self.directions(u)))
 
@@ -283,7 +289,7 @@ class ArrayMap(DifferentiableMap):
 
     def inward(self, gradients: Sequence[Any]) -> Array:
         """A domain vector from one gradient per input; None counts as zero."""
-        return _joined(
+        vector = _joined(
             [
                 np.zeros(piece.slot.size)
                 if gradient is None
@@ -291,6 +297,7 @@ class ArrayMap(DifferentiableMap):
                 for piece, gradient in zip(self.inputs, gradients, strict=True)
             ]
         )
+        return self.domain.without_still(vector)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         with self.around():

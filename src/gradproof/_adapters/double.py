@@ -52,6 +52,7 @@ def twin_in_double(
         twin.close()
         name = getattr(twin, "name", "it")
         raise Unsupported(f"{name} returns outputs of another shape in double precision")
+    twin.keep_limits(twin.domain.limited_as(target.domain))
     return twin
 
 

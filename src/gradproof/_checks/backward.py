@@ -73,6 +73,7 @@ def _mode_check(name: str, measurements: Measurements, mode: Mode) -> CheckResul
         settings,
         mode,
         check=name,
+        users_reference=measurements.reference,
         function=measurements.function if shared else None,
         gradient=measurements.gradient(0) if shared and mode == "backward" else None,
         table=measurements.table if shared else None,

@@ -268,7 +268,12 @@ def _trial_of_another_function(
     text = f"the function {how}: {finding.message}; its derivative "
     try:
         with users_errors():
-            result = mode_result(other, measurements.settings, "backward")
+            result = mode_result(
+                other,
+                measurements.settings,
+                "backward",
+                users_reference=Measurements(other, measurements.settings).reference,
+            )
     except (Unsupported, UsersError) as error:
         return _Trial(_INPUTS, layout, open=f"{text}there is not decided: {error}")
     if result.verdict is Verdict.FAILED:

@@ -291,6 +291,7 @@ def _mode_result_of(measurements: Measurements, mode: Mode, *, quick: bool = Fal
         measurements.settings,
         mode,
         check=_NAME,
+        users_reference=measurements.reference,
         function=measurements.function,
         gradient=measurements.gradient(0) if mode == "backward" else None,
         table=measurements.table if is_double else None,

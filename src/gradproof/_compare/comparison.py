@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gradproof._compare.claims import MOST_ENTRIES, Claim, Mode
 from gradproof._compare.tolerances import Resolution
 from gradproof._data.records import Finding
@@ -59,8 +61,9 @@ class Comparison:
 
     @property
     def size(self) -> str:
-        """Of the Jacobian, in words."""
-        return f"{self.outputs:,} x {self.inputs:,} Jacobian"
+        """Of the Jacobian, in words, without inputs that are not moved."""
+        moved = int(np.count_nonzero(self.u))
+        return f"{self.outputs:,} x {moved:,} Jacobian"
 
     @property
     def can_measure_every_entry(self) -> bool:

@@ -174,7 +174,7 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
         return None, 0
     with np.errstate(invalid="ignore"):
         terms = np.nan_to_num(np.abs(gradient * comparison.u), nan=0.0, posinf=np.inf)
-    bars, remaining = screen.slopes.bar, np.ones(terms.size, bool)
+    bars, remaining = screen.slopes.bar, comparison.u != 0
     for _ in range(_ILL_SCALED_ROUNDS):
         total = np.minimum(np.nan_to_num(bars, posinf=1e150), 1e150)
         noise = float(np.max(np.abs(comparison.claim.v) * total, initial=0.0))

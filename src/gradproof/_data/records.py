@@ -235,7 +235,7 @@ class CheckResult:
         resolution: what passed is off by no more, in parts of the largest entry of a row (the
             number after "verified to", which is left out from 1 on); NaN where the check measures
             nothing.
-        calls: calls spent, by kind ("value", "vjp", "jvp", ...).
+        calls: runs of the function, of its backward ("vjp") and of forward mode ("jvp").
         seconds: wall time.
         notes: remarks that do not change the verdict.
         kinks: entries at which the function is not differentiable.

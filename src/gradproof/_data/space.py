@@ -7,7 +7,7 @@ import functools
 import math
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,8 @@ Values = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
+OPEN = (-math.inf, math.inf)  # the limits of an input that has none
+
 
 def namespace(array: Array) -> Any:  # noqa: ARG001  # every vector is NumPy's
     """NumPy, with reductions that take few calls."""
@@ -138,7 +140,9 @@ class Slot:
     describe: str = ""  # dtype and shape for people, "float64[2, 3]"
     grain: Grain = field(default_factory=Grain, compare=False)  # of the numbers of its dtype
     # Between which the entries stay when they are moved.
-    limits: tuple[float, float] = (-math.inf, math.inf)
+    limits: tuple[float, float] = OPEN
+    # Coordinates that lie on these limits, (size,): they are not moved. None where none does.
+    still: Mask | None = field(default=None, compare=False)
     # Of an array that lies in several places; none where it lies in one.
     blocks: tuple[Block, ...] = field(default=(), compare=False)
     size: int = field(init=False, compare=False, repr=False)  # number of real coordinates
@@ -175,6 +179,29 @@ class Space:
         for slot in self.slots:
             offsets.append(offsets[-1] + slot.size)
         self.__dict__["offsets"], self.__dict__["size"] = tuple(offsets), offsets[-1]
+
+    @functools.cached_property
+    def still(self) -> Mask | None:
+        """Coordinates that are not moved, (size,); None where all are."""
+        if all(slot.still is None for slot in self.slots):
+            return None
+        parts = [
+            np.zeros(slot.size, bool) if slot.still is None else slot.still for slot in self.slots
+        ]
+        return np.concatenate(parts)
+
+    def without_still(self, gradient: Array) -> Array:
+        """A gradient, or rows of gradients, with zeros for the coordinates that are not moved."""
+        return gradient if self.still is None else np.where(self.still, 0.0, gradient)
+
+    def limited_as(self, other: Space) -> Space:
+        """This space with the limits of another one, whose slots its first ones are."""
+        if all(slot.limits == OPEN for slot in other.slots):
+            return self
+        slots = list(self.slots)
+        for k, (mine, theirs) in enumerate(zip(self.slots, other.slots, strict=False)):
+            slots[k] = replace(mine, limits=theirs.limits, still=theirs.still)
+        return Space(tuple(slots))
 
     def slot_at(self, coordinate: int) -> int:
         return bisect.bisect_right(self.offsets, coordinate) - 1

@@ -20,9 +20,9 @@ from gradproof._data.inputs import (
     refuse_reference,
     split_arguments,
 )
+from gradproof._data.limits import limited_space
 from gradproof._data.settings import TRANSFORM_NAMES, Settings
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._maps.limited import limited
 from gradproof.errors import UsageError
 
 
@@ -75,7 +75,9 @@ class Question:
         """The map of the function at these arguments."""
         made: DifferentiableMap = self.adapter.build(self.fn, arguments, kwargs, *self._records)
         domain = self._asked.variables.domain  # no framework's
-        return made if domain is None else limited(made, domain)
+        if domain is not None:
+            made.keep_limits(limited_space(made.domain, made.point, domain))
+        return made
 
     def map(self) -> DifferentiableMap:
         """The map at the arguments given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from gradproof._checks import concluded, requested_checks
 from gradproof._data import watch
 from gradproof._data.checks import Check
 from gradproof._data.frames import inside, is_our_mistake, raised, shortened
+from gradproof._data.limits import border_notes
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import Settings
 from gradproof._data.space import Space
@@ -23,7 +25,6 @@ from gradproof._maps.contract import (
     Raised,
     Unsupported,
 )
-from gradproof._maps.metered import Metered
 from gradproof._measurements import Measurements
 from gradproof.errors import UsageError
 
@@ -44,34 +45,35 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
     """
     started = time.perf_counter()
     settings = settings.seeded()
-    metered = Metered(map_, settings.budget, settings.budget_seconds)
+    map_.counts.limit(settings.budget, settings.budget_seconds)
     rows = requested_checks(settings)
     results: list[CheckResult] = []
     observer = watch.current()
     try:
         with np.errstate(all="ignore"):
-            measurements = Measurements(metered, settings)
+            measurements = Measurements(map_, settings)
             for position, row in enumerate(rows, 1):
-                observer.checking(target, row.name, (position, len(rows)), metered.calls)
-                results.append(check_result(row, measurements, metered))
+                observer.checking(target, row.name, (position, len(rows)), map_.counts)
+                results.append(check_result(row, measurements))
     except KeyboardInterrupt:
         results += _unfinished(rows[len(results) :])
-        observer.interrupted(_report(metered, results, started, settings.seed, target))
+        observer.interrupted(_report(map_, results, started, settings.seed, target))
         raise
     finally:
         map_.close()
-    return _report(metered, results, started, settings.seed, target)
+    return _report(map_, results, started, settings.seed, target)
 
 
-def check_result(row: Check, measurements: Measurements, metered: Metered) -> CheckResult:
+def check_result(row: Check, measurements: Measurements) -> CheckResult:
     """The result of one check, explained, with its calls and seconds.
 
     Exceptions of the user's code become findings; a spent budget leaves the check inconclusive.
     """
-    started, before = time.perf_counter(), metered.calls.now()
-    name, settings = row.name, measurements.settings
+    map_, name, settings = measurements.map, row.name, measurements.settings
+    started, before = time.perf_counter(), Counter(map_.counts)
     try:
-        if metered.spent:
+        still = map_.domain.still
+        if still is not None and still.all():
             wanted = row.derivative and row.order <= settings.order
             verdict = Verdict.INCONCLUSIVE if wanted else Verdict.SKIPPED
             result = CheckResult(name, verdict, "no input is left that could be moved")
@@ -79,8 +81,7 @@ def check_result(row: Check, measurements: Measurements, metered: Metered) -> Ch
             result = concluded(row, measurements)
             if result.verdict is Verdict.FAILED:
                 value = measurements.function.centre
-                domain, codomain = metered.domain, metered.codomain
-                result = explained(result, domain, codomain, metered.given, value)
+                result = explained(result, map_.domain, map_.codomain, map_.given, value)
     except Unsupported as missing:
         result = _unsupported(row, missing, settings)
     except BudgetSpent as spent:
@@ -98,7 +99,7 @@ def check_result(row: Check, measurements: Measurements, metered: Metered) -> Ch
         finding = Finding(name, f"{raised(error)}{inside(error)}", "raised")
         result = CheckResult(name, Verdict.FAILED, text, (finding,))
     seconds = time.perf_counter() - started
-    return replace(result, seconds=seconds, calls=metered.calls.since(before), evidence=None)
+    return replace(result, seconds=seconds, calls=dict(map_.counts - before), evidence=None)
 
 
 def _unsupported(row: Check, missing: Unsupported, settings: Settings) -> CheckResult:
@@ -123,15 +124,18 @@ def _unfinished(rows: Sequence[Check]) -> list[CheckResult]:
 
 
 def _report(
-    metered: Metered, results: Sequence[CheckResult], started: float, seed: int, target: str
+    map_: DifferentiableMap,
+    results: Sequence[CheckResult],
+    started: float,
+    seed: int,
+    target: str,
 ) -> Report:
-    map_ = metered.inner
     return Report(
         target=target,
         inputs=_descriptions(map_.domain),
         outputs=_descriptions(map_.codomain),
-        checks=_with_notes(tuple(results), tuple(map_.notes)),
-        calls=_calls(metered),
+        checks=_with_notes(tuple(results), (*border_notes(map_.domain, map_.point), *map_.notes)),
+        calls=dict(map_.counts),
         seconds=time.perf_counter() - started,
         seed=seed,
     )
@@ -150,10 +154,3 @@ def _with_notes(
         return results
     first = replace(results[ran[0]], notes=(*results[ran[0]].notes, *notes))
     return (*results[: ran[0]], first, *results[ran[0] + 1 :])
-
-
-def _calls(metered: Metered) -> dict[str, int]:
-    """Calls by kind; a map that counts runs of the user's own code knows better than we do."""
-    calls = metered.calls
-    ours = {"function": calls["value"] + calls["jvp"], "vjp": calls["vjp"]}
-    return {**calls, **ours, **metered.counts}

@@ -8,6 +8,7 @@ derivative is first verified by differences. Differences in few bits are asked l
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,6 +55,7 @@ def mode_result(
     function: FunctionValues | None = None,
     gradient: Values | None = None,
     table: DifferenceTable | None = None,
+    users_reference: Callable[[], DifferentiableMap] | None = None,
     quick: bool = False,
 ) -> PointResult:
     """What is found of the Jacobian that one mode claims.
@@ -65,6 +67,7 @@ def mode_result(
         check: name of the check, for findings; the mode where it is "".
         function, gradient, table: values of F, J^T v of cotangent 0 and the difference table along
             the first tangent, where they are known.
+        users_reference: makes the map of the user's reference; None without one.
         quick: whether one tangent is enough where differences decide: see `point_result`.
 
     Raises:
@@ -74,14 +77,16 @@ def mode_result(
     with np.errstate(all="ignore"):
         is_double = _unit_of(map_) < DOUBLE
         if settings.held_to_reference or not is_double:
-            return _held_to_references(map_, settings, mode, check, is_double)
+            return _held_to_references(map_, settings, mode, check, is_double, users_reference)
         comparison = comparison_of(
             map_, settings, mode, function=function, gradient=gradient, check=check
         )
         found = point_result(comparison, table, quick=quick)
-        if found.verdict is Verdict.INCONCLUSIVE and settings.reference is not None:
-            return _held_to_references(map_, settings, mode, check, is_double, found)
-        if found.verdict is Verdict.FAILED and settings.reference is not None:
+        if found.verdict is Verdict.INCONCLUSIVE and users_reference is not None:
+            return _held_to_references(
+                map_, settings, mode, check, is_double, users_reference, found
+            )
+        if found.verdict is Verdict.FAILED and users_reference is not None:
             note = (
                 "the reference was not asked, since differences refute the claims: with "
                 "trusted=True it is the definition of the derivative"
@@ -101,9 +106,10 @@ def _held_to_references(
     mode: Mode,
     check: str,
     is_double: bool,
+    users_reference: Callable[[], DifferentiableMap] | None,
     native: PointResult | None = None,
 ) -> PointResult:
-    references = find_references(map_, settings, is_double)
+    references = find_references(map_, settings, is_double, users_reference)
     refused, users = list(references.refused), references.refused_users
     answers: list[_Answer] = []
     # The finest first: a twin that computes in few bits inside is no witness beside a better one.

@@ -48,21 +48,30 @@ class References:
     refused_users: str
 
 
-def find_references(map_: DifferentiableMap, settings: Settings, is_double: bool) -> References:
+def find_references(
+    map_: DifferentiableMap,
+    settings: Settings,
+    is_double: bool,
+    users: Callable[[], DifferentiableMap] | None,
+) -> References:
     """The references of a map, in the order of `settings.oracles`.
 
     Args:
         map_: the function under test.
-        settings: with `reference`, if the user gave one.
+        settings: with the order of references.
         is_double: whether the function is in double precision itself.
+        users: makes the map of the user's reference, in double precision; None without one.
     """
     usable, refused = [], []
+    make: Callable[[], DifferentiableMap]
     kinds = ("reference",) if settings.held_to_reference else settings.oracles
     for kind in kinds:
-        made = _candidate(map_, settings, kind, is_double)
-        if made is None:
+        if kind == "double" and not is_double:
+            name, make = "the same function in float64", map_.in_double
+        elif kind == "reference" and users is not None:
+            name, make = USERS_REFERENCE, users
+        else:
             continue
-        name, make = made
         try:
             candidate = make()
             candidate.derived = map_.derived
@@ -79,19 +88,8 @@ def find_references(map_: DifferentiableMap, settings: Settings, is_double: bool
             refused.append(f"{name}: {reason}")
             continue
         usable.append(Reference(name, kind == "double", candidate, function))
-    users = next((text for text in refused if text.startswith(USERS_REFERENCE)), "")
-    return References(tuple(usable), tuple(refused), users)
-
-
-def _candidate(
-    map_: DifferentiableMap, settings: Settings, kind: str, is_double: bool
-) -> tuple[str, Callable[[], DifferentiableMap]] | None:
-    if kind == "double" and not is_double:
-        return "the same function in float64", map_.in_double
-    if kind == "reference" and settings.reference is not None:
-        reference = settings.reference
-        return USERS_REFERENCE, lambda: map_.in_double(reference)
-    return None
+    refused_users = next((text for text in refused if text.startswith(USERS_REFERENCE)), "")
+    return References(tuple(usable), tuple(refused), refused_users)
 
 
 def _without_value(map_: DifferentiableMap, function: FunctionValues) -> str:

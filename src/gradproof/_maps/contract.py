@@ -1,63 +1,24 @@
-"""Infinite entries of the inputs, as masks of scores have them: every call gets them unmoved.
+"""The contract between a framework and everything that judges derivatives.
 
-In the flat vectors such a coordinate is zero, and moving it moves nothing. So the measured
-derivative in it is zero, which is what the limit of a function with a finite value has there.
+A map is the function under test at one point, in flat real coordinates. Adapters implement it;
+checks, numerics and the engine know nothing else of a framework. Two members must be there, `value`
+and `vjp`; all others are optional and raise `Unsupported` where a framework lacks them. A counter
+keeps runs of the user's code within the budget.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from time import monotonic
 from typing import Any
 
-from gradproof._data.space import Array, Space, namespace, positions
+from gradproof._data.held import Held
+from gradproof._data.space import Array, Space, namespace
 from gradproof.errors import UsageError
-
-
-@dataclass(frozen=True)
-class Held:
-    """What stays as it is."""
-
-    values: Array  # the point as the user gave it
-    mask: Array  # where it is infinite
-    note: str  # a sentence for the report
-
-    def into(self, x: Array) -> Array:
-        """A point with the infinite entries put back, in new memory."""
-        return namespace(x).where(self.mask, self.values, x)
-
-
-def finite_point(space: Space, values: Array) -> tuple[Array, Held | None]:
-    """The point in coordinates that can be moved, and what is held; None where all is finite.
-
-    UsageError where an entry is NaN.
-    """
-    xp = namespace(values)
-    if bool(xp.all(xp.isfinite(values))):
-        return values, None
-    if bad := positions(xp.isnan(values)):
-        raise UsageError(
-            f"{space.locate(bad[0])} is nan: a derivative is checked at numbers; replace the value"
-        )
-    mask = xp.isinf(values)
-    return xp.where(mask, 0.0, values), Held(values, mask, _note(space, mask))
-
-
-def _note(space: Space, mask: Array) -> str:
-    told = []
-    for position, slot in enumerate(space.slots):
-        if count := int(mask[space.span(position)].sum()):
-            told.append(f"{count} of the {slot.size} entries of {slot.name}")
-    return f"{' and '.join(told)} are infinite: they were held, and the others moved"
-
-
-# The contract between a framework and everything that judges derivatives.
-#
-# A map is the function under test at one point, in flat real coordinates. Adapters implement it;
-# checks, numerics and the engine know nothing else of a framework.
-
 
 Run = tuple[Array, Array, Callable[[Array], Array]]  # of `run_at`
 WHOLE = "every entry of every input is in the domain"
@@ -95,6 +56,39 @@ class BudgetSpent(BaseException):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class CallCounter(Counter[str]):
+    """Runs by kind: "function", "vjp" and "jvp". Maps of one function share a counter.
+
+    A run by forward mode is a "jvp", and of frameworks that run the function for it a "function"
+    as well.
+    """
+
+    _most = math.inf  # runs of all kinds
+    _seconds: float | None = None
+    _until = math.inf
+
+    def limit(self, budget: int, seconds: float | None) -> None:
+        """From now on keep to so many further runs, of any kind, and to so much wall time."""
+        self._budget = budget
+        self._most = self.total() + budget
+        self._seconds = seconds
+        self._until = math.inf if seconds is None else monotonic() + seconds
+
+    def add(self, kind: str, times: int = 1) -> None:
+        """Count a run that is about to begin.
+
+        Raises:
+            BudgetSpent: it may not; it is not counted then.
+        """
+        if self.total() + times > self._most:
+            raise BudgetSpent(f"the budget of {self._budget:,} calls is spent; raise budget=")
+        if self._seconds is not None and monotonic() >= self._until:
+            raise BudgetSpent(
+                f"the budget of {self._seconds:g} seconds is spent; raise budget_seconds="
+            )
+        self[kind] += times
 
 
 @dataclass(frozen=True)
@@ -136,13 +130,11 @@ class DifferentiableMap(abc.ABC):
         codomain: the floating outputs, size m. A slot marked `detached` claims derivative zero.
         point: vector of size n.
         resolution: unit round-off of the dtype the function really computes in.
-        memo: measurements that several checks share, filled by them.
         derived: whether it is a derivative of another map. That it does not vary is then no sign
             of a badly chosen point: the second derivative of a linear function is zero.
         held: infinite entries of the inputs, which stay as they are; None where there are none.
-        counts: runs of the user's "function" and of its backward, "vjp", so far; empty where the
-            map does not count them.
-        spent: no coordinate is left to move.
+        counts: runs of the user's "function", of its backward, "vjp", and of forward mode, "jvp",
+            so far.
 
     Every vector is one-dimensional and float64. No method writes into its argument or into the
     user's arrays, and none draws from a global random state.
@@ -152,11 +144,13 @@ class DifferentiableMap(abc.ABC):
     codomain: Space
     point: Array
     resolution: float
-    memo: dict[Any, Any]
     derived: bool = False
     held: Held | None = None
-    counts: Mapping[str, int] = MappingProxyType({})
-    spent: bool = False
+    counts: CallCounter
+
+    def keep_limits(self, domain: Space) -> None:
+        """Take a domain that differs by its limits: gradients are zero where it is not moved."""
+        self.domain = domain
 
     @property
     def notes(self) -> Sequence[str]:

@@ -78,13 +78,15 @@ def coordinate_scales(space: Space, point: Values, least: float = 1 / 16) -> Val
     Both coordinates of a complex entry share a scale. Zero gets the median of its array, or 1 where
     the whole array is zero. No scale is below the part `least` of the median: a tiny coordinate
     among larger ones is moved by more than rounding. A largest step (7/4 of a scale) stays inside
-    the limits of an input.
+    the limits of an input. An entry at a limit has scale 0: it is not moved.
     """
     found = np.empty(space.size)
     for position, slot in enumerate(space.slots):
         if slot.size:
             span = space.span(position)
             found[span] = _scales_of_slot(slot, point[span], least)
+            if slot.still is not None:
+                found[span][slot.still] = 0.0
     return found
 
 

@@ -232,13 +232,13 @@ class HandMap(ArrayMap):
         here = self.vjp(v)
         self._moved = x
         try:
-            self.counts["function"] += 2
+            self.counts.add("function", 2)
             return here, self.outward(self.run(self._here())), self.vjp(v)
         finally:
             self._moved = None
 
     def vjp(self, v: Array) -> Array:
-        self.counts["vjp"] += 1
+        self.counts.add("vjp")
         found = self.pull(self.cotangents(v))
         gradient = self.inward(found)
         if self._gradients.pair is None:
@@ -304,7 +304,7 @@ class HandMap(ArrayMap):
 
     def _alike(self, call: Call) -> HandMap:
         names = [slot.name for slot in self.domain.slots]
-        return HandMap(call, self._claims, names).counting_with(self)
+        return HandMap(call, self._claims, names).made_from(self)
 
     def derivative(self, v: Array) -> HandMap:
         """The map x -> J(x)^T v, claiming `hess`; that it is linear in v is another check's."""
@@ -339,7 +339,9 @@ class HandMap(ArrayMap):
 
         gradient.__name__ = f"gradient of {self.name}"
         claims = Derivative(jac=matrix) if hessp is None else Derivative(vjp=times, jvp=times)
-        return HandMap(replace(call, fn=gradient, paired=False), claims, names)
+        made = HandMap(replace(call, fn=gradient, paired=False), claims, names)
+        made.keep_limits(made.domain.limited_as(self.domain))
+        return made
 
 
 # What the user wrote by hand: a function with its arguments, and what its derivative says.

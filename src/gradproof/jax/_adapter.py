@@ -15,6 +15,7 @@ from gradproof._adapters.arrays import ROUNDINGS, ArrayMap, Piece
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._data.frames import first_line
+from gradproof._data.held import finite_point
 from gradproof._data.inputs import EVERY, Variables
 from gradproof._data.options import altered, container
 from gradproof._data.space import Array
@@ -26,7 +27,6 @@ from gradproof._maps.contract import (
     Trait,
     Transform,
     Unsupported,
-    finite_point,
 )
 from gradproof.errors import UsageError
 from gradproof.jax._call import Call
@@ -101,6 +101,7 @@ class JaxMap(ArrayMap):
         self.call, self._programs = call, programs
         self.around = call.around
         self._rounding: Rounded | None = None  # with which every operation is rounded
+        self._rounded_programs: dict[Any, Any] = {}  # traced once for all rounded runs here
         # The backward of the kept call, and the value that it came with.
         self._kept: Callable[..., Any] | None = None
         self._came_with: Sequence[Any] = ()
@@ -187,18 +188,20 @@ class JaxMap(ArrayMap):
             called = self._programs is None and np.array_equal(x, self.point)
             if called or self._flat is None:
                 return super().value(x)
-            self.counts["function"] += 1
+            self.counts.add("function")
             return self._flat.run("value", self.whole(x))[0]
 
     def vjp(self, v: Array) -> Array:
         if (found := self._asked("vjp", v)) is None:
             return super().vjp(v)
-        self.counts["vjp"] += 1
-        return found[0]
+        self.counts.add("vjp")
+        return self.domain.without_still(found[0])
 
     def jvp(self, u: Array) -> Array:
-        found = self._asked("jvp", u)
-        return super().jvp(u) if found is None else found[0]
+        if (found := self._asked("jvp", u)) is None:
+            return super().jvp(u)
+        self.counts.add("jvp")
+        return found[0]
 
     def here(self) -> list[Any]:
         """Arrays at the point."""
@@ -247,26 +250,27 @@ class JaxMap(ArrayMap):
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
         if (found := self._asked("transposed", u, v)) is not None:
-            self.counts["vjp"] += 1
-            return found[0], found[1]
+            self.counts.add("vjp")
+            return found[0], self.domain.without_still(found[1])
         with self.around():
             with unsupported():  # whatever a rule does that is not made to be differentiated
                 gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *self.cotangents(v))
                 image = back(tuple(self.directions(u)))
-            self.counts["vjp"] += 1
+            self.counts.add("vjp")
             return self.outward(image), self.inward(gradients)
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
         if (found := self._asked("vjps", vs)) is not None:
-            self.counts["vjp"] += 1
-            return found[0]
+            self.counts.add("vjp")
+            return self.domain.without_still(found[0])
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.cotangents, vs), strict=True)]
-            self.counts["vjp"] += 1
+            self.counts.add("vjp")
             return self._rows(jax.vmap(lambda *v: tuple(self.pull(v))), stacked, self.inward)
 
     def jvp_batch(self, us: Array) -> Array:
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
+        self.counts.add("jvp")
         if (found := self._asked("jvps", us)) is not None:
             return found[0]
         with self.around():
@@ -299,7 +303,7 @@ class JaxMap(ArrayMap):
         with self.around():
             cotangents = self.cotangents(v)
             back = asked(jax.vjp, some, *self.here())[1]
-            self.counts["vjp"] += 1
+            self.counts.add("vjp")
             return self.inward(back([cotangents[k] for k in kept]))
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
@@ -307,6 +311,7 @@ class JaxMap(ArrayMap):
         kept = [k for k in range(len(self.inputs)) if k not in missing]
         if self.call.push is not None or not kept:
             raise Unsupported("no undefined tangents")
+        self.counts.add("jvp")
         with self.around():
             if self._flat is not None:
                 raise Unsupported("no rule of this function is told which inputs have tangents")
@@ -324,7 +329,7 @@ class JaxMap(ArrayMap):
         with self.around(), jax.disable_jit(not self.compiles_subsets()):
             some, primals = self.call.of_some(self.here(), kept)
             back = asked(jax.vjp, some, *primals)[1]
-            self.counts["vjp"] += 1
+            self.counts.add("vjp")
             gradients = list(map(jnp.zeros_like, self.here()))
             for place, gradient in zip(kept, asked(back, tuple(self.cotangents(v))), strict=True):
                 gradients[place] = gradient
@@ -364,13 +369,13 @@ class JaxMap(ArrayMap):
     def observed(self, v: Array) -> Observed:
         """One more call, and a backward of the kept one: JAX's arrays cannot change."""
         found, effects = self._watched()
-        self.counts["function"] += 1
+        self.counts.add("function")
         with self.around():
             value, traits = self.outward(found), list[Trait]()
             if (gradient := self._asked("vjp", v)) is None:
                 gradients = self.pull(self.cotangents(v))
                 gradient, traits = [self.inward(gradients)], self.traits_of(gradients)
-            self.counts["vjp"] += 1
+            self.counts.add("vjp")
             return Observed(value, gradient[0], traits, [*effects, *self._valued(found)])
 
     def unreached(self) -> Sequence[int]:
@@ -398,13 +403,13 @@ class JaxMap(ArrayMap):
                 arrays = self.arrays(x)
                 changed = self.call.arguments.changed(arrays, lambda leaf: leaf, None)
                 call = altered(self.call, arguments=changed)
-                return JaxMap(call, programs=self._programs).counting_with(self)
+                return JaxMap(call, programs=self._programs).made_from(self)
         x = self.whole(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [piece.rounded(span) for piece, span in zip(self.inputs, spans, strict=True)]
         point, held = finite_point(self.domain, np.concatenate(there))
-        uncalled: dict[str, Any] = {"memo": {}, "_kept": None, "_came_with": (), "_returned": None}
-        return altered(self, point=point, held=held, **uncalled)
+        uncalled: dict[str, Any] = {"_kept": None, "_came_with": (), "_returned": None}
+        return altered(self, point=point, held=held, _rounded_programs={}, **uncalled)
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         def made() -> JaxMap:
@@ -436,17 +441,18 @@ class JaxMap(ArrayMap):
     def rounded(self, unit: float, tiny: float, seed: int | None) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""
         with self.around():
-            own = self.memo.setdefault(("programs",), {})
-            jaxprs = own if self._flat is None else self._flat.jaxprs
+            jaxprs = self._rounded_programs if self._flat is None else self._flat.jaxprs
         inputs, outputs = (
             [each.on_host() for each in some] for some in (self.inputs, self.outputs)
         )
         run = Rounded(unit, tiny, seed, jaxprs)
-        return altered(self, _rounding=run, _flat=None, memo={}, inputs=inputs, outputs=outputs)
+        return altered(
+            self, _rounding=run, _flat=None, _rounded_programs={}, inputs=inputs, outputs=outputs
+        )
 
     def _alike(self, arguments: Arguments, **options: Any) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
-        return JaxMap(altered(self.call, arguments=arguments), **options).counting_with(self)
+        return JaxMap(altered(self.call, arguments=arguments), **options).made_from(self)
 
     def derivative(self, v: Array) -> JaxMap:
         count = len(self.inputs)
@@ -485,7 +491,7 @@ class JaxMap(ArrayMap):
         with unsupported(UsageError):
             call = Call(Arguments(fn, (*self.here(), *arrays), {}, names))
             made = JaxMap(call, programs=None if self._programs is None else {})
-        return made.counting_with(self)
+        return made.made_from(self)
 
 
 def _conjugated(arrays: Sequence[Any], pieces: Sequence[Piece]) -> list[Any]:

@@ -15,7 +15,7 @@ from gradproof._adapters.raised import unsupported
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.inputs import EVERY, Variables
 from gradproof._data.options import altered
-from gradproof._data.space import Array
+from gradproof._data.space import Array, Space
 from gradproof._guard import restored
 from gradproof._maps.contract import (
     WHOLE,
@@ -89,7 +89,7 @@ class TorchMap(DifferentiableMap):
         refusal: Callable[[Graph], Unsupported | None] = lambda _: None,
         like: TorchMap | None = None,
     ) -> None:
-        self.name, self.counts, self.memo = call.name, call.counts, dict[Any, Any]()
+        self.name, self.counts = call.name, call.counts
         self._random = call.random
         try:
             tensors, result = call.first()
@@ -114,6 +114,9 @@ class TorchMap(DifferentiableMap):
         self.resolution = max([slot.grain.unit for slot in slots])
         if DOUBLE < self.resolution < SINGLE:
             self.resolution = max(self.resolution, unit_inside(self.graph.roots))
+
+    def keep_limits(self, domain: Space) -> None:
+        self.domain = self.inputs.space = domain
 
     @functools.cached_property
     def _forward(self) -> Forward:
@@ -175,6 +178,7 @@ class TorchMap(DifferentiableMap):
         return self.graph.vjp_wrt(v, slots)
 
     def jvp(self, u: Array) -> Array:
+        self.counts.add("jvp")
         if self.call.mode is None:
             return self._forward.jvp(u)
         # Dual tensors under a dispatch mode crash the process; this is the same number.
@@ -182,9 +186,11 @@ class TorchMap(DifferentiableMap):
             return self.graph.transposed_vjp(u, np.ones(self.codomain.size))[0]
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
+        self.counts.add("jvp")
         return self._forward.jvp(u, missing)
 
     def jvp_batch(self, us: Array) -> Array:
+        self.counts.add("jvp")
         return self._forward.jvp_batch(us)
 
     # What a backward does beside computing numbers.
@@ -233,6 +239,7 @@ class TorchMap(DifferentiableMap):
         return transforms.vjp(self.graph, v, name)
 
     def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
+        self.counts.add("jvp")
         return transforms.jvp(self.graph, self._forward, u)
 
     # Maps made of this one.
@@ -262,6 +269,7 @@ class TorchMap(DifferentiableMap):
         pulled = run.gradient(laid, v)
 
         def push(u: Array) -> Array:
+            self.counts.add("jvp")
             self._forward.require()
             tangents = placed(self.inputs.directions(private_vector(u)))
             return altered(self._forward, primals=primals).pushed(tangents)
@@ -303,7 +311,9 @@ class TorchMap(DifferentiableMap):
         with restored(self._random.restore):
             self._random.restore()
             call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
-            return TorchMap(call, without=self._without, needs_grad=self._needs_grad, like=self)
+            made = TorchMap(call, without=self._without, needs_grad=self._needs_grad, like=self)
+        made.keep_limits(made.domain.limited_as(self.domain))
+        return made
 
     def derivative(self, v: Array) -> TorchMap:
         def refusal(graph: Graph) -> Unsupported | None:
@@ -334,7 +344,9 @@ class TorchMap(DifferentiableMap):
         choice = Choice(names, masked=self.call.arguments.masked, optional=True)
         arguments = Arguments(fn, tensors, {}, choice)
         with unsupported(RuntimeError):  # NotImplementedError is one
-            return TorchMap(Call(fn, arguments, in_place=self.call.in_place), **options)
+            made = TorchMap(Call(fn, arguments, in_place=self.call.in_place), **options)
+        made.keep_limits(made.domain.limited_as(self.domain))
+        return made
 
 
 def _double(dtype: torch.dtype) -> torch.dtype:

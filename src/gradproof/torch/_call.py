@@ -10,7 +10,6 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from gradproof._data.options import altered, container
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
-from gradproof._maps.contract import Unsupported
+from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.errors import UsageError
 from gradproof.torch._leaves import (
     MKLDNN,
@@ -601,7 +600,7 @@ class Call:
         )
         self._plainly = arguments.are_leaves
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves)
-        self.counts: dict[str, int] = like.counts if like else defaultdict(int)
+        self.counts: CallCounter = like.counts if like else CallCounter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
         self.raised: list[Exception] | None = like.raised if like else None
         self.in_place, self.fixed_random = in_place, False
@@ -650,7 +649,7 @@ class Call:
         """
         if self.fixed_random:
             self.random.restore()
-        self.counts["function"] += 1
+        self.counts.add("function")
         fn = self.fn if fn is None else fn
         try:
             if self.mode is None and self.in_double is None and torch.is_grad_enabled():
@@ -690,7 +689,7 @@ class Call:
 
         `at` are all differentiable tensors of that run, where `tensors` are not all.
         """
-        self.counts["vjp"] += 1
+        self.counts.add("vjp")
         if self.mode is None and self.in_double is None and not self.arguments.captured:
             return pulled(outputs, tensors, cotangents, **options)
         with self.arguments.held(at or tensors), self._modes(cotangents, backward=True):

@@ -276,7 +276,7 @@ class Graph:
             if gradient is not None:
                 for row, single in enumerate(gradient.detach().unbind(0)):
                     batch[row, part] = leaf.gradient(single)
-        return batch
+        return inputs.space.without_still(batch)
 
     def _by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
         there: list[int] = []

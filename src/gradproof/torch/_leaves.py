@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Grain, Slot, Space
-from gradproof._maps.contract import finite_point
 from gradproof.errors import UsageError
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)  # a subclass may do anything when it is copied
@@ -462,12 +462,12 @@ class Inputs:
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""
         if self._alone is not None and gradients and gradients[0] is not None:
-            return self._alone.gradient(gradients[0]).copy()
+            return self.space.without_still(self._alone.gradient(gradients[0]).copy())
         vector = np.zeros(self.space.size)
         for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
             if gradient is not None:
                 vector[part] = leaf.gradient(gradient)
-        return vector
+        return self.space.without_still(vector)
 
     def copies(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad, with the hooks of the user's."""

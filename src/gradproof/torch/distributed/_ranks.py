@@ -19,8 +19,14 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.arrays import ROUNDINGS
+from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Slot, Space
-from gradproof._maps.contract import DifferentiableMap, Observed, Trait, finite_point
+from gradproof._maps.contract import (
+    CallCounter,
+    DifferentiableMap,
+    Observed,
+    Trait,
+)
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
 from gradproof.torch._watch import ALONE
@@ -45,6 +51,16 @@ class Part:
 
 
 STOP = "stop"
+# Member of the contract -> the runs that it makes on every rank.
+_RUNS = {
+    "value": ("function",),
+    "at": ("function",),
+    "in_double": ("function",),
+    "vjp": ("vjp",),
+    "vjp_layout": ("vjp",),
+    "observed": ("function", "vjp"),
+    "reused": ("function", "vjp"),
+}
 
 
 class Party:
@@ -53,11 +69,6 @@ class Party:
     def __init__(self, ranks: Ranks, local: Local) -> None:
         self.ranks, self._local = ranks, local
         self._maps: list[TorchMap] = [ranks.together(lambda: local_map(local))]
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Runs of the user's function and of its backward on this rank."""
-        return self._maps[0].counts
 
     def close(self) -> None:
         """Put back what the maps changed."""
@@ -129,8 +140,7 @@ class RanksMap(DifferentiableMap):
         point: Array | None = None,
     ) -> None:
         self._party, self._parts = party, parts
-        self.memo: dict[Any, Any] = {}
-        self.counts = party.counts
+        self.counts = CallCounter() if like is None else like.counts
         self.resolution = max(part.resolution for part in parts)
         names = party.ranks.names
         self._inputs = _Together(names, [(part.domain, part.inputs) for part in parts])
@@ -178,6 +188,10 @@ class RanksMap(DifferentiableMap):
         return np.concatenate(gradients) * self._inputs.weights
 
     def _ask(self, what: str, *arguments: Sequence[Any]) -> list[Any]:
+        # Counted here, and not where the ranks run: a budget that one rank alone keeps to would
+        # leave the others waiting.
+        for kind in _RUNS[what]:
+            self.counts.add(kind)
         return self._party.ask(what, self._parts[0].place, *arguments)
 
     # The contract.

@@ -1,0 +1,49 @@
+"""Infinite entries of the inputs, as masks of scores have them: every call gets them unmoved.
+
+In the flat vectors such a coordinate is zero, and moving it moves nothing. So the measured
+derivative in it is zero, which is what the limit of a function with a finite value has there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradproof._data.space import Array, Space, namespace, positions
+from gradproof.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Held:
+    """What stays as it is."""
+
+    values: Array  # the point as the user gave it
+    mask: Array  # where it is infinite
+    note: str  # a sentence for the report
+
+    def into(self, x: Array) -> Array:
+        """A point with the infinite entries put back, in new memory."""
+        return namespace(x).where(self.mask, self.values, x)
+
+
+def finite_point(space: Space, values: Array) -> tuple[Array, Held | None]:
+    """The point in coordinates that can be moved, and what is held; None where all is finite.
+
+    UsageError where an entry is NaN.
+    """
+    xp = namespace(values)
+    if bool(xp.all(xp.isfinite(values))):
+        return values, None
+    if bad := positions(xp.isnan(values)):
+        raise UsageError(
+            f"{space.locate(bad[0])} is nan: a derivative is checked at numbers; replace the value"
+        )
+    mask = xp.isinf(values)
+    return xp.where(mask, 0.0, values), Held(values, mask, _note(space, mask))
+
+
+def _note(space: Space, mask: Array) -> str:
+    told = []
+    for position, slot in enumerate(space.slots):
+        if count := int(mask[space.span(position)].sum()):
+            told.append(f"{count} of the {slot.size} entries of {slot.name}")
+    return f"{' and '.join(told)} are infinite: they were held, and the others moved"
