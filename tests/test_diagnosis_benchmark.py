@@ -93,7 +93,7 @@ def test_a_formula_is_right_and_its_edits_are_mistakes(formula: _formulas.Formul
 
 def test_an_answer_is_right_another_name_wrong_or_none() -> None:
     import gradproof
-    from gradproof._explain.causes import cause
+    from gradproof._explain.causes import named_cause as cause
 
     def judged(*causes: gradproof.CheckResult) -> str:
         result = gradproof.CheckResult("backward", Verdict.FAILED, "", causes=causes)

@@ -91,14 +91,12 @@ _changed_complex = partial(_changed, make_inputs=numbers, of=(mixed_with, mixed)
 EXHIBITS = (
     _changed("rows_read_one_too_early", "", lambda g: g[[0, 0, 1]]),
     _changed("first_row_used_for_all", "", lambda g: g[:1].expand_as(g)),
-    _changed("summed_over_rows", "extra reduction", lambda g: g.sum(0, keepdim=True).expand_as(g)),
-    _changed(
-        "averaged_along_rows", "extra reduction", lambda g: g.mean(1, keepdim=True).expand_as(g)
-    ),
+    _changed("summed_over_rows", "", lambda g: g.sum(0, keepdim=True).expand_as(g)),
+    _changed("averaged_along_rows", "", lambda g: g.mean(1, keepdim=True).expand_as(g)),
     _changed("mean_subtracted", "missing term", lambda g: g - g.mean()),
     _changed(
         "next_entry_leaks_in",
-        "neighbour leaks in",
+        "",
         lambda g: g + 0.1 * g.flatten().roll(1).view_as(g),
     ),
     _changed(

@@ -682,7 +682,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_zeroes_the_cotangent",
-        cause="cotangent overwritten",
+        cause="in place",
         source="W6",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, zeroed_after_use),
@@ -693,7 +693,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_scales_its_saved_input",
-        cause="saved overwritten",
+        cause="in place",
         source="W7",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(squares, saved_input_scaled_after_use, vmap=False),
@@ -704,7 +704,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="saved_slope_scaled_in_place",
-        cause="saved overwritten",
+        cause="in place",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=SlopeScaledInPlace.apply,
@@ -719,7 +719,7 @@ EXHIBITS = (
         for exhibit in (
             Exhibit(
                 name=f"gradient_written_over_the_input_that_was_saved_in_{name}",
-                cause="saved overwritten",
+                cause="in place",
                 source="extra",
                 make_inputs=lambda dtype=dtype: (normal(6, dtype=dtype),),
                 wrong=over_what_was_saved(),
@@ -816,7 +816,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_added_to_a_buffer",
-        cause="accumulated",
+        cause="not repeatable",
         source="M28",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientAddedToABuffer.apply(x),
@@ -827,7 +827,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="forward_overwrites_its_input",
-        cause="input overwritten",
+        cause="in place",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: InputOverwritten.apply(x),
@@ -866,7 +866,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_adds_noise",
-        cause="noise",
+        cause="not repeatable",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=noisy(),
@@ -876,7 +876,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_off_in_every_fourth_run",
-        cause="noise",
+        cause="not repeatable",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=off_in_every(4),

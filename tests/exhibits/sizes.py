@@ -99,7 +99,7 @@ CHANGES: dict[str, tuple[Change, tuple[int, ...], str]] = {
     "cotangent_rounded_to_1024ths": (in_steps, (12,), "non-linear"),
     "cotangent_rounded_to_whole_numbers": (whole, (12,), ""),
     "cotangent_through_float16": (through("float16"), (12,), "non-linear"),
-    "cotangent_through_float32": (through("float32"), (12,), "inexact"),
+    "cotangent_through_float32": (through("float32"), (12,), "non-linear"),
     "cotangent_of_a_single_entry_lost": (single_entry_lost, (12,), ""),
     "cotangent_whose_sum_is_zero_lost": (cancelling_lost, (6, 5), ""),
     "cotangent_of_one_value_taken_for_ones": (one_value_taken_for_ones, (12,), ""),

@@ -164,7 +164,7 @@ def exhibit(
     name: str,
     wrong: Any,
     right: Callable[..., Tensor] = torch.sin,
-    cause: str = "first call",
+    cause: str = "stale",
     step: float | None = 1e-5,
 ) -> Exhibit:
     return Exhibit(
@@ -245,7 +245,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
         "backward_reads_the_input_of_the_last_forward",
         Remembering(last, lambda memory, ctx, x: memory["x"].cos()),
         Remembering(last, cosine),
-        "last call",
+        "stale",
     ),
     exhibit(
         "slope_kept_by_shape",
@@ -281,7 +281,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
         "workspace_of_the_last_forward",
         Remembering(workspace, remembered("space")),
         Remembering(workspace_of_its_own, lambda memory, ctx, x: ctx.space),
-        "last call",
+        "stale",
     ),
     exhibit(
         "workspace_made_in_the_first_backward",
@@ -291,7 +291,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
         "mask_in_a_buffer_that_the_next_forward_overwrites",
         Masked(),
         Masked(kept=True),
-        "last call",
+        "stale",
     ),
     exhibit("backward_off_a_single_time_at_another_point", OffOnceElsewhere(), cause=""),
     exhibit("mask_in_a_buffer_made_once", Masked(once=True, kept=True), Masked(kept=True)),

@@ -9,6 +9,7 @@ import torch
 
 import gradproof
 from exhibits.frame import normal, ruled
+from exhibits.scales import EXHIBITS
 from exhibits.solvers import stopped_after
 
 SEEDS = range(5)
@@ -38,12 +39,18 @@ def test_a_solver_that_stops_early_is_told_and_what_accepts_it(steps, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_where_small_entries_are_off_by_more_no_relative_tolerance_is_named(seed):
+def test_where_small_entries_are_off_by_more_nothing_is_named(seed):
     result = gradproof.check(stopped_after(4), normal(9), seed=seed)["backward"]
-    assert causes(result) == ["inexact"]
-    assert result.causes[0].message.endswith(
-        "of the largest entry, as of an iteration that stopped"
-    )
+    assert result.verdict == "failed"
+    assert causes(result) == []
+
+
+def test_a_small_column_that_is_off_beside_large_ones_is_not_called_inexact():
+    """Its gaps are small beside the largest entries; and three show no number that is fitted."""
+    wrong = next(e for e in EXHIBITS if e.name == "column_off_by_a_tenth_beside_one_of_1e8")
+    result = gradproof.check(wrong.wrong, wrong.make_inputs(), seed=0)["backward"]
+    assert result.verdict == "failed"
+    assert causes(result) == []
 
 
 def test_one_that_runs_to_the_end_is_right():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradproof._data.space import Slot, Space
-from gradproof._explain.words import described
+from gradproof._explain.coordinates import words_of_coordinates as described
 
 LINE = re.compile(r"^([a-z]+)\[(.*)\]$")
 
@@ -42,13 +42,6 @@ def read_slot(words: str, space: Space) -> tuple[str, np.ndarray]:
         number = int(count.replace(",", ""))
         lines[slice(number) if which == "first" else slice(-number, None)] = True
         return name, mask
-    if found := re.match(r"every entry of ([a-z]+) with index\[(\d+)\] = (\d+)$", words):
-        name, axis, at = found[1], int(found[2]), int(found[3])
-        mask = np.zeros(slots[name].shape, dtype=bool)
-        mask[(slice(None),) * axis + (at,)] = True
-        return name, mask
-    if found := re.match(r"every entry of ([a-z]+) but (.*)$", words):
-        return found[1], ~read(found[2], space)[found[1]]
     if found := re.match(r"the entries of ([a-z]+) (.*) the diagonal$", words):
         mask = np.ones(slots[found[1]].shape, dtype=bool)
         i, j = np.indices(mask.shape[-2:])
@@ -71,7 +64,7 @@ def read_slot(words: str, space: Space) -> tuple[str, np.ndarray]:
 def read(words: str, space: Space) -> dict[str, np.ndarray]:
     """What words for a part of one array mean."""
     found = {slot.name: np.zeros(slot.shape, dtype=bool) for slot in space.slots}
-    listed = "]" in words and not words.startswith("every")
+    listed = "]" in words
     for piece in re.split(r"(?<=\]) and |(?<=\]), (?=[a-z])", words) if listed else [words]:
         piece = piece.removeprefix("all of ")
         if piece in found:
@@ -90,7 +83,7 @@ def read(words: str, space: Space) -> dict[str, np.ndarray]:
         ((67, 4), np.s_[:64], "the first 64 of 67 rows of x"),
         ((4, 128), np.s_[:, 64:], "x[:, 64:]"),
         ((4, 128), np.s_[:, 5], "x[:, 5]"),
-        ((4, 5, 6), np.s_[:, :, 0], "every entry of x with index[2] = 0"),
+        ((4, 5, 6), np.s_[:, :, 0], "x[:, :, 0]"),
         ((12,), np.s_[1::3], "x[1::3]"),
         ((12,), np.s_[::2], "x[::2]"),
         ((8, 8), np.s_[2:4, 3:7], "x[2:4, 3:7]"),

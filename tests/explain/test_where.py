@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 
 from gradproof._data.space import Slot, Space
 from gradproof._explain.case import Case
-from gradproof._explain.words import place_of
+from gradproof._explain.place import place_of
 
 N = 12
 

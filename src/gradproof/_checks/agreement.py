@@ -1,4 +1,4 @@
-"""Two vectors that must be the same up to rounding: two claims of J^T v, or of J u."""
+"""Two vectors that must be the same: two claims of J^T v, or of J u, up to rounding, or exactly."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from gradproof._data.formats import SINGLE
 from gradproof._data.records import Finding, digits
+from gradproof._data.settings import Settings
 from gradproof._data.space import Mask, Values
 from gradproof._data.vectors import finite
 from gradproof._measurements import Measurements
@@ -209,3 +210,24 @@ def _finite_dot(one: Values, other: Values) -> float:
 def _root_of_squares(terms: Values) -> float:
     good = np.nan_to_num(terms, nan=0.0, posinf=0.0, neginf=0.0)
     return float(np.sqrt(good @ good))
+
+
+def differing_entries(settings: Settings, first: Values, second: Values) -> Mask:
+    """Entries in which two gradients of one cotangent differ by more than is tolerated.
+
+    Where both are no number, or infinite likewise, they are the same.
+    """
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    largest = np.max(np.abs(first), initial=0.0, where=np.isfinite(first))
+    allowed = settings.nondeterminism + settings.relative_nondeterminism * largest
+    with np.errstate(invalid="ignore"):
+        return np.asarray(~same & ~(np.abs(second - first) <= allowed))
+
+
+def gradient_repeats(measurements: Measurements) -> bool:
+    """Whether one more backward of cotangent 0 gives the first gradient again.
+
+    A gradient that is another one in every run differs in every comparison, whatever that is about.
+    """
+    first, again = measurements.gradient(0), measurements.map.vjp(measurements.cotangent(0))
+    return not differing_entries(measurements.settings, first, again).any()

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gradproof._checks.agreement import differing_entries
 from gradproof._checks.derivatives import OTHER_GRADIENT, other_gradient_findings
 from gradproof._checks.outcome import failed, passed
 from gradproof._data.records import CheckResult, Finding, digits
-from gradproof._data.settings import Settings
 from gradproof._data.space import Mask, Values
-from gradproof._maps.contract import DifferentiableMap
 from gradproof._measurements import Measurements
 
 _NAME, _SAME = "determinism", "two backwards give the same gradient"
@@ -20,18 +19,14 @@ _RUNS, _LARGE = 4, 1 << 17  # further backwards, and entries from which there is
 
 @dataclass(frozen=True)
 class NotRepeated:
-    """Evidence: a backward that gave two gradients for one cotangent.
+    """Evidence: a backward that gave more than one gradient for one cotangent.
 
     Attributes:
-        map: whose backward it is.
-        probe: the cotangent, (m,).
-        first, second: gradients, (n,); others were asked for in between.
+        gradients: (n,) each, in the order of the runs; other cotangents were asked for after the
+            first.
     """
 
-    map: DifferentiableMap
-    probe: Values
-    first: Values
-    second: Values
+    gradients: tuple[Values, ...]
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -39,11 +34,11 @@ def check(measurements: Measurements) -> CheckResult:
     settings, map_ = measurements.settings, measurements.map
     first, v = measurements.gradient(0), measurements.cotangent(0)
     runs = 1 if map_.domain.size + map_.codomain.size > _LARGE else _RUNS
-    for _ in range(runs):
-        second = map_.vjp(v)
+    later = tuple(map_.vjp(v) for _ in range(runs))
+    for second in later:
         wrong = differing_entries(settings, first, second)
         if wrong.any():
-            evidence = NotRepeated(map_, v, first, second)
+            evidence = NotRepeated((first, *later))
             finding = _worst_finding(measurements, first, second, wrong)
             summary = f"{int(wrong.sum()):,} entries of the gradient differ"
             notes = _notes(measurements)
@@ -51,18 +46,6 @@ def check(measurements: Measurements) -> CheckResult:
     if findings := other_gradient_findings(measurements, _NAME):
         return failed(_NAME, OTHER_GRADIENT, findings, notes=_notes(measurements))
     return passed(_NAME, _SAME, notes=_notes(measurements))
-
-
-def differing_entries(settings: Settings, first: Values, second: Values) -> Mask:
-    """Entries in which two gradients of one cotangent differ by more than is tolerated.
-
-    Where both are no number, or infinite likewise, they are the same.
-    """
-    same = (first == second) | (np.isnan(first) & np.isnan(second))
-    largest = np.max(np.abs(first), initial=0.0, where=np.isfinite(first))
-    allowed = settings.nondeterminism + settings.relative_nondeterminism * largest
-    with np.errstate(invalid="ignore"):
-        return np.asarray(~same & ~(np.abs(second - first) <= allowed))
 
 
 def _worst_finding(

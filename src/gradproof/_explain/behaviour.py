@@ -1,8 +1,6 @@
-"""Causes of how a backward behaves: not linear, not repeatable, blind to memory layouts."""
+"""Causes that a check has found by what it asks for: the kind of its findings, or its evidence."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -10,89 +8,77 @@ from gradproof._checks.determinism import NotRepeated
 from gradproof._checks.layout import WrongLayouts
 from gradproof._checks.linearity import NotLinear
 from gradproof._data.records import Cause, CheckResult
-from gradproof._data.results import count_of
-from gradproof._data.space import Values
-from gradproof._explain.causes import cause
-from gradproof._explain.numbers import CLOSE, tolerance_text
-from gradproof._maps.contract import BudgetSpent
+from gradproof._explain.causes import named_cause
 
 _SAME = 1e-6  # of a gradient: two that differ by less are one
 
+# Kind of a finding -> the cause that it is, and its message.
+_OF_KINDS = {
+    "detached": ("output detached", "{} has a derivative and claims to have none"),
+    "kink": (
+        "not differentiable",
+        "the function has no derivative here, and the claim is no slope between its two",
+    ),
+    "cotangent": ("in place", "the backward writes into grad_output"),
+    "input": ("in place", "an input is written into"),
+    "saved": ("in place", "a saved array is changed after it was saved"),
+    "undefined": ("undefined cotangent", "a missing grad_output is not taken for zero"),
+    "undefined: raised": ("undefined cotangent", "a missing grad_output is not taken for zero"),
+    "undefined tangent": ("undefined cotangent", "a missing tangent is not taken for zero"),
+    "last call": ("stale", "the gradient depends on a call made after this one"),
+    "first call": ("stale", "at another point the gradient is that of the first"),
+    "first point": ("stale", "at another point the gradient is that of the first"),
+}
 
-def causes_of_behaviour(evidence: object, result: CheckResult) -> tuple[Cause, ...]:
-    """The cause that the evidence of a check shows; () where none does, or it cannot be had.
 
-    Whether a backward that is not linear has an offset, and whether one that does not repeat adds
-    up, take two further backwards.
-    """
-    try:
-        if isinstance(evidence, NotLinear):
-            return _causes_of_nonlinear(evidence, result)
-        if isinstance(evidence, NotRepeated):
-            return (_cause_of_unsteady(evidence),)
-        if isinstance(evidence, WrongLayouts):
-            return (_cause_of_layouts(evidence),)
-    except (Exception, BudgetSpent):  # the user's backward may raise; a cause is no verdict
-        return ()
+def causes_of_kinds(result: CheckResult) -> list[Cause]:
+    """Causes that the kinds of findings name, weighed by how many findings are of them."""
+    messages: dict[str, list[str]] = {}
+    for finding in result.findings:
+        if finding.kind in _OF_KINDS:
+            name, message = _OF_KINDS[finding.kind]
+            messages.setdefault(name, []).append(message.format(finding.output_name or "an output"))
+    return [
+        named_cause(name, "; ".join(sorted(set(each))[:3]), score=len(each) / len(result.findings))
+        for name, each in messages.items()
+    ]
+
+
+def causes_of_behaviour(evidence: object) -> tuple[Cause, ...]:
+    """The cause that the evidence of a check shows; () where none does."""
+    if isinstance(evidence, NotLinear):
+        if evidence.is_ignored:
+            message = "the gradient is the same whatever the cotangent"
+            return (named_cause("cotangent ignored", message),)
+        return (named_cause("non-linear", "the backward is not linear in the cotangent"),)
+    if isinstance(evidence, NotRepeated):
+        return (_cause_of_unsteady(evidence),)
+    if isinstance(evidence, WrongLayouts):
+        return (named_cause("layout ignored", _message_of_layouts(evidence)),)
     return ()
-
-
-def _causes_of_nonlinear(evidence: NotLinear, result: CheckResult) -> tuple[Cause, ...]:
-    """In which way a backward is not linear in its cotangent."""
-    v, gradient = np.asarray(evidence.probe), np.asarray(evidence.gradient)
-    if not np.isfinite(gradient).all():
-        count = count_of(int((~np.isfinite(gradient)).sum()))
-        return (cause("not a number", "the gradient is not a number, or infinite", f"{count} so"),)
-    size = float(np.linalg.norm(gradient)) or 1.0
-    near = 4 * math.sqrt(max(evidence.map.resolution, 2.0**-53)) * size
-    zero, twice = (np.asarray(evidence.map.vjp(factor * v)) for factor in (0.0, 2.0))
-    if _norm(zero - gradient) <= near and _norm(twice - gradient) <= near:
-        return (cause("cotangent ignored", "the gradient is the same whatever the cotangent"),)
-    if _norm(zero) > near:
-        text = "something is added to the gradient that does not depend on the cotangent"
-        share = f"{_norm(zero) / size:.2g} of it for a cotangent of zeros"
-        return (cause("missing term", text, share),)
-    gaps = [f.gap / abs(f.measured) for f in result.findings if f.measured and f.gap == f.gap]
-    if gaps and max(gaps) <= CLOSE:
-        text, evidence_text = tolerance_text(max(gaps), "its entry"), f"{len(gaps):,} findings"
-        return (cause("inexact", text, evidence_text, 0.3),)
-    if _norm(twice - 2 * gradient) <= near:
-        text = "right for cotangents of the size of 1, and not for all that are larger, smaller, "
-        return (cause("non-linear", f"{text}have more digits or exact zeros"),)
-    text = f"{_norm(twice) / size:.4g} times the gradient for twice the cotangent"
-    return (cause("non-linear", "the backward is not linear in the cotangent", text),)
 
 
 def _cause_of_unsteady(evidence: NotRepeated) -> Cause:
     """Whether a backward that gives another gradient every time adds up, or is noise."""
-    first, second = np.asarray(evidence.first), np.asarray(evidence.second)
-    third = np.asarray(evidence.map.vjp(evidence.probe))
-    fourth = np.asarray(evidence.map.vjp(evidence.probe))
-    grown, again = third - second, fourth - third  # others ran between the first two
-    if _norm(grown) and _norm(grown - again) <= _SAME * _norm(grown):
-        text = "every backward adds to what the ones before it left"
-        return cause("accumulated", text, "two further runs differ by the same")
-    if _norm(again) and _norm(third * third - second * fourth) <= _SAME * _norm(third * third):
-        text = "every backward scales what the ones before it left"
-        return cause("saved overwritten", text, "two further runs by the same")
-    part = _norm(second - first) / (_norm(first) or 1.0)
-    text = "the backward gives another gradient in some runs"
-    return cause("noise", text, f"two runs differ by {part:.1g} of the gradient")
+    first, *later = evidence.gradients
+    steps = np.diff(np.stack(later), axis=0)  # others were asked for after the first
+    sizes = np.linalg.norm(steps, axis=1)
+    spread = np.linalg.norm(steps - steps[:1], axis=1)
+    if steps.shape[0] > 1 and sizes.all() and (spread <= _SAME * sizes).all():
+        message = "every backward adds to what the ones before it left"
+        return named_cause("not repeatable", message, f"{steps.shape[0]} runs add the same")
+    gap = max(float(np.linalg.norm(each - first)) for each in later)
+    part = gap / (float(np.linalg.norm(first)) or 1.0)
+    message = "the backward gives another gradient in some runs"
+    return named_cause("not repeatable", message, f"runs differ by {part:.1g} of the gradient")
 
 
-def _cause_of_layouts(evidence: WrongLayouts) -> Cause:
+def _message_of_layouts(evidence: WrongLayouts) -> str:
     """Which arrays are read as if they were contiguous."""
-    contiguous = "is read as if it lay in memory contiguously"
     if evidence.inputs:
-        return cause("layout ignored", f"an input {contiguous}")
+        return "an input is read as if it lay in memory contiguously"
     if evidence.cotangent <= {"negative", "conjugate"}:
-        text = "the memory of the cotangent is read without the bit that negates or conjugates it"
-        return cause("layout ignored", text)
+        return "the memory of the cotangent is read without the bit that negates or conjugates it"
     if evidence.cotangent == {"expanded"}:
-        text = "a cotangent of stride 0 is read as if each of its entries were in memory"
-        return cause("layout ignored", text)
-    return cause("layout ignored", f"the cotangent {contiguous}")
-
-
-def _norm(values: Values) -> float:
-    return float(np.linalg.norm(values))
+        return "a cotangent of stride 0 is read as if each of its entries were in memory"
+    return "the cotangent is read as if it lay in memory contiguously"

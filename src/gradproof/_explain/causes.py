@@ -1,16 +1,16 @@
-"""Every cause by its name, with what to look at; and causes that the kind of a finding names."""
+"""Every cause by its name, with what to look at; and the order of several."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
-from gradproof._data.records import Cause, CheckResult
+from gradproof._data.records import Cause
 
 MOST_CAUSES = 3
 
 # What to look at for each cause: one sentence, for the person whose function is wrong.
 ADVICE = {
+    # Seen in measured entries: `entries.py` has their order.
     "not a number": "look for 0/0, 0 * inf, log(0) or sqrt(0) in the derivative, also on branches "
     "that a where() or a mask throws away",
     "zero": "look for detach(), .data, a result computed without gradient, a returned None, a loop "
@@ -26,65 +26,41 @@ ADVICE = {
     "permuted": "look for a permute(), reshape(), flip() or shift of the forward that is not "
     "undone, and at the order of indices, and of the gradients that are returned",
     "missing reduction": "sum the gradient over the dimensions along which the input was broadcast",
-    "extra reduction": "look for a sum() or mean() that the forward has no broadcast for",
     "overwritten": "what is stored should be added: look for an assignment where +=, index_add_, "
     "np.add.at or an atomic add belongs",
     "conjugate": "gradients of complex functions want conj() of the factors; see the convention "
     "of the framework",
-    "neighbour leaks in": "look at overlapping writes: blocks that share an edge",
     "symmetric input": "the input is symmetric, and along symmetric directions the claim is right: "
     "check lambda a: f((a + a.T) / 2) instead",
     "cotangent ignored": "the rule returns what it has saved: multiply by grad_output, entry by "
-    "entry; in forward mode by the tangent",
+    "entry",
     "lower precision": "look for casts, as .float(), for buffers and constants in fewer bits, and "
     "for autocast",
-    "saved intermediate": "a result of the forward that depends on the input was saved as if it "
-    "were a constant: save inputs, or recompute it in the backward",
     "straight through": "if that is meant, the derivative is a definition: write it in plain "
     "operations, x + (f(x) - x).detach(), and pass it as reference= with trusted=True",
     "inexact": "let an iteration run to its end, or tighten its tolerance; if it is meant so, pass "
     "the tolerance that it can keep",
+    "saved intermediate": "a result of the forward that depends on the input was saved as if it "
+    "were a constant: save inputs, or recompute it in the backward",
+    "not differentiable": "choose a point beside the kink, or claim a slope between the two",
+    # Found by a check that asks for nothing else: `behaviour.py`.
     "output detached": "an output was made outside of the graph: look for detach(), .item() or "
     "no_grad()",
-    "not differentiable": "choose a point beside the kink, or claim a slope between the two",
     "layout ignored": "read arrays through their strides, make them contiguous first, call "
     "resolve_neg() and resolve_conj() before memory is read",
-    "cotangent overwritten": "grad_output belongs to the caller: copy it before writing into it",
-    "input overwritten": "the backward or the forward writes into an input: copy it first",
-    "saved overwritten": "a saved array is changed after it was saved, or by a backward that runs "
-    "twice",
-    "accumulated": "a buffer is added to and never cleared: allocate it in every backward",
-    "noise": "the backward gives another gradient every time: look for atomics, dropout, "
-    "uninitialised memory",
+    "in place": "grad_output, inputs and what was saved belong to others: copy before writing",
+    "not repeatable": "the backward gives another gradient every time: look for atomics, dropout, "
+    "uninitialised memory, or a buffer that is added to and never cleared",
     "non-linear": "a backward multiplies by grad_output and does nothing else with it: look for "
     "squares, abs(), clamps, thresholds, rounding, narrower formats, tests for zero",
     "undefined cotangent": "treat a missing grad_output, None, like zero",
-    "last call": "keep what the backward needs with the call itself, in ctx or the residuals, and "
-    "not in a module, a global or a workspace that the next call writes into",
-    "first call": "key what is kept by the numbers it was made from, or make it anew: shapes, "
-    "identities and addresses come again with other numbers",
-}
-
-# Kind of a finding -> the cause that it is, and its message.
-_OF_KINDS = {
-    "detached": ("output detached", "{outputs} has a derivative and claims to have none"),
-    "kink": (
-        "not differentiable",
-        "the function has no derivative here, and the claim is no slope between its two",
-    ),
-    "cotangent": ("cotangent overwritten", "the backward writes into grad_output"),
-    "input": ("input overwritten", "an input is written into"),
-    "saved": ("saved overwritten", "a saved array is changed after it was saved"),
-    "undefined": ("undefined cotangent", "a missing grad_output is not taken for zero"),
-    "undefined: raised": ("undefined cotangent", "a missing grad_output is not taken for zero"),
-    "undefined tangent": ("undefined cotangent", "a missing tangent is not taken for zero"),
-    "last call": ("last call", "the gradient depends on a call made after this one"),
-    "first call": ("first call", "at another point the gradient is that of the first"),
-    "first point": ("first call", "at another point the gradient is that of the first"),
+    "stale": "keep what the backward needs with the call itself, in ctx or the residuals, and not "
+    "in a module, a global or a workspace; shapes, identities and addresses are no key for it, "
+    "since they come again with other numbers",
 }
 
 
-def cause(name: str, message: str, evidence: str = "", score: float = 1.0) -> Cause:
+def named_cause(name: str, message: str, evidence: str = "", score: float = 1.0) -> Cause:
     """A cause with the advice that belongs to its name."""
     return Cause(name, message, evidence, ADVICE[name], score)
 
@@ -95,15 +71,3 @@ def ranked_causes(causes: Iterable[Cause]) -> tuple[Cause, ...]:
     for found in sorted(causes, key=lambda one: -round(one.score, 3)):
         first.setdefault(found.name, found)
     return tuple(first.values())[:MOST_CAUSES]
-
-
-def causes_of_kinds(result: CheckResult) -> list[Cause]:
-    """Causes that the kinds of findings name, weighed by how many findings are of them."""
-    counts = Counter(finding.kind for finding in result.findings)
-    found = []
-    for kind, (name, message) in _OF_KINDS.items():
-        if counts[kind]:
-            places = {f.output_name or "" for f in result.findings if f.kind == kind}
-            text = message.format(outputs=", ".join(sorted(places)))
-            found.append(cause(name, text, score=counts[kind] / len(result.findings)))
-    return found

@@ -7,7 +7,7 @@ of the errors that are there without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,10 @@ import numpy as np
 from gradproof._data.records import Cause
 from gradproof._data.results import ProductBlock
 from gradproof._data.space import Mask, Slot, Space, Values
-from gradproof._explain import numbers, order, sums, terms, words
-from gradproof._explain.case import Block, Case, Change, Match, fitting_matches
-from gradproof._explain.causes import cause, ranked_causes
+from gradproof._explain.case import Block, Case, Change
+from gradproof._explain.causes import named_cause, ranked_causes
+from gradproof._explain.coordinates import words_of_coordinates
+from gradproof._explain.entries import OF_PRODUCTS
 
 _LEFT = 1.8  # what a right guess may leave, in units of honest errors
 _BETTER = 1.25  # times more than that is left without it
@@ -25,19 +26,6 @@ _PART = 0.02  # of the errors without it, that a right guess may leave whatever 
 _BARS = 3.0  # standard deviations that one entry may be off by
 _SURE = 8.0  # standard deviations by which the slope of a slice must differ from 1
 _FEW_BITS = 0.25  # of a spacing, at least, are honest errors of an entry
-
-# Single entries say too little for the others.
-_RECOGNISERS: tuple[Callable[[Block], Match | Iterable[Match] | None], ...] = (
-    numbers.zero,
-    numbers.factor,
-    order.reordered,
-    sums.extra_reduction,
-    numbers.conjugate,
-    numbers.lower_precision,
-    terms.added_number,
-    terms.missing_factor,
-    terms.missing_term,
-)
 
 
 def explanation_of_products(
@@ -50,18 +38,17 @@ def explanation_of_products(
         point: values of the space of the products; zeros where they are not known.
         codomain, value: the outputs of the function, and their values.
     """
-    arrays = [_array_of(evidence, position, point) for position in evidence.wrong]
-    outputs = codomain, value
     places: list[str] = []
     causes: list[Cause] = []
-    for array in arrays:
+    is_everywhere = len(evidence.wrong) == len(evidence.space.slots)
+    for position in evidence.wrong:
+        array = _array_of(evidence, position, point)
         wrong = array.wrong_slices()
-        space = Space((array.slot,))
-        places.append(words.described(wrong, space) if wrong.any() else "")
-        causes += _causes_of(array, wrong, outputs)
+        is_everywhere &= bool(wrong.all())
+        places.append(words_of_coordinates(wrong, Space((array.slot,))) if wrong.any() else "")
+        causes += _causes_of_array(array, wrong, codomain, value)
     where = " and ".join(places) if all(places) else ""
-    every = len(arrays) == len(evidence.space.slots) and all(a.wrong_slices().all() for a in arrays)
-    return "everywhere" if where and every else where, ranked_causes(causes)
+    return "everywhere" if where and is_everywhere else where, ranked_causes(causes)
 
 
 @dataclass(frozen=True)
@@ -88,24 +75,21 @@ class _Array:
         size, shape = self.exact.shape[1], self.slot.shape
         count = shape[0] if shape and self.slot.entries is None else 1
         weight = self.exact / self.bars**2
-        terms_ = (weight * self.exact, weight * (self.claimed - self.exact))
-        below, above = (term.sum(axis=0).reshape(count, -1).sum(axis=1) for term in terms_)
+        below, above = (
+            (weight * each).sum(axis=0).reshape(count, -1).sum(axis=1)
+            for each in (self.exact, self.claimed - self.exact)
+        )
         slope = np.where(below > 0, above / np.where(below > 0, below, 1.0), 0.0)
         return np.repeat(np.abs(slope) * np.sqrt(below) > _SURE, size // count)
 
     def rms_left(self, change: Change, region: Mask) -> float:
-        """Root mean square of the errors that a guess leaves, in units of honest ones.
-
-        Those of entries that are added up add up in quadrature.
-        """
+        """Root mean square of the errors that a guess leaves, in units of honest ones."""
         predicted = change(self.exact)
-        squares = np.maximum(change(self.bars**2) - change(np.zeros_like(predicted)), 0.0)
-        floor = _FEW_BITS * self.eps * np.abs(predicted)
-        bars = np.maximum(np.maximum(self.bars, floor), np.sqrt(squares))
+        bars = np.maximum(self.bars, _FEW_BITS * self.eps * np.abs(predicted))
         part = ((self.claimed - predicted) / bars)[:, region]
-        return float(np.sqrt(np.mean(part**2))) if part.size else 0.0
+        return float(np.sqrt(np.mean(part**2)))
 
-    def block(self, region: Mask, outputs: tuple[Space, Values]) -> Block:
+    def block(self, region: Mask, codomain: Space, value: Values) -> Block:
         """What recognisers look at, where the entries of a region are wrong."""
         count, size = self.claimed.shape
         gap = np.sqrt(np.mean((self.claimed - self.exact) ** 2))
@@ -117,9 +101,9 @@ class _Array:
             rows=np.arange(count),
             columns=np.arange(size),
             domain=Space((self.slot,)),
-            codomain=outputs[0],
+            codomain=codomain,
             point=self.x,
-            value=outputs[1],
+            value=value,
             whole=False,
             sharpness=self.eps / 16,
         )
@@ -141,32 +125,20 @@ def _array_of(evidence: ProductBlock, position: int, point: Values) -> _Array:
     )
 
 
-def _causes_of(array: _Array, wrong: Mask, outputs: tuple[Space, Values]) -> Iterator[Cause]:
+def _causes_of_array(array: _Array, wrong: Mask, codomain: Space, value: Values) -> Iterator[Cause]:
     """Causes of one array: of its wrong slices, or of all of it."""
     if not (np.isfinite(array.claimed).all() and np.isfinite(array.exact).all()):
         return
-    every = np.ones(wrong.size, dtype=bool)
+    every = np.ones_like(wrong)
     for region in [wrong, every] if wrong.any() and not wrong.all() else [every]:
-        block = array.block(region, outputs)
+        block = array.block(region, codomain, value)
         before = array.rms_left(np.asarray, region)
-        for match in _matches_of(block):
-            if match.change is None:  # judged by itself
-                yield cause(match.name, match.text, match.evidence, match.weight)
-                continue
-            change = match.change
-            after, here = array.rms_left(change, every), array.rms_left(change, region)
-            if after <= max(_LEFT, _PART * before) and before >= _BETTER * here:
-                share = f"it leaves {here / before:.1%} of the error"
-                evidence = f"{match.evidence}; {share}" if match.evidence else share
-                yield cause(match.name, match.text, evidence, match.weight)
-
-
-def _matches_of(block: Block) -> Iterator[Match]:
-    for recognise in _RECOGNISERS:
-        found = recognise(block)
-        if isinstance(found, Match):
-            yield found
-        elif isinstance(found, list):
-            yield from found
-        elif found is not None:
-            yield from fitting_matches(found, block.fits)
+        for match in filter(None, (recogniser(block) for recogniser in OF_PRODUCTS)):
+            evidence = match.evidence
+            if match.change is not None:  # the others judge by themselves
+                after = array.rms_left(match.change, every)
+                here = array.rms_left(match.change, region)
+                if after > max(_LEFT, _PART * before) or before < _BETTER * here:
+                    continue
+                evidence += f"; it leaves {here / before:.1%} of the error"
+            yield named_cause(match.name, match.message, evidence, match.weight)

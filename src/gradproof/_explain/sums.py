@@ -1,53 +1,20 @@
-"""Causes that are sums, or lack one: reductions, indices read twice, one cotangent for all."""
+"""Causes of sums: a term or a reduction that is missing, or one output's cotangent for all."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from gradproof._data.results import count_of
 from gradproof._data.space import Mask, Values
-from gradproof._explain.case import (
-    ENOUGH,
-    MOST_AXES,
-    SLACK,
-    Block,
-    Case,
-    Change,
-    Match,
-)
+from gradproof._explain.case import ENOUGH, SLACK, Block, Case, Match
 
-
-def axes_subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Every set of axes longer than 1, the small ones first."""
-    axes = [axis for axis, size in enumerate(shape) if size > 1][:MOST_AXES]
-    for count in range(1, len(axes) + 1):
-        yield from itertools.combinations(axes, count)
-
-
-def extra_reduction(block: Block) -> Iterator[Match]:
-    """Every entry holds the sum, or the mean, along axes of the input. No number is fitted."""
-    # Rows that sum to zero, as of a softmax, would make a sum of everything claimed zero.
-    shown = np.abs(block.claimed) > SLACK * block.allowed
-    if not block.has_shape or int(shown.sum()) < ENOUGH:
-        return
-    for axes in axes_subsets(block.shape):
-        where = f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
-        along = tuple(axis + 1 for axis in axes)
-        for text, mean in (("summed once more over", False), ("averaged over", True)):
-            told = f"the gradient of {block.name} is {text} {where}"
-            change = block.on_shape(_spread_along(along, mean=mean))
-            yield Match("extra reduction", told, block.all_fit, change=change)
-
-
-def _spread_along(axes: tuple[int, ...], *, mean: bool) -> Change:
-    def spread(values: Values) -> Values:
-        reduced = (np.mean if mean else np.sum)(values, axis=axes, keepdims=True)
-        return np.broadcast_to(reduced, values.shape)
-
-    return spread
+_LARGEST_EXPONENT = 700.0  # whose exponential is a number
+_MOST_AXES = 4  # of an array, of which every subset is tried: 15
 
 
 def missing_reduction(block: Block) -> Match | None:
@@ -63,20 +30,17 @@ def missing_reduction(block: Block) -> Match | None:
     if not axes or any(n not in (1, size) for n, size in zip(padded, out.shape, strict=True)):
         return None
     for position, which in ((0, "first"), (-1, "last")):
-        kept = np.zeros((*out.shape, len(out.parts)), dtype=bool)
-        kept[tuple([position] if a in axes else slice(None) for a in range(kept.ndim))] = True
-        if block.fits(_rows_alone(kept.reshape(-1))):
-            text = (
+        is_kept = np.zeros((*out.shape, len(out.parts)), dtype=bool)
+        is_kept[tuple([position] if a in axes else slice(None) for a in range(is_kept.ndim))] = True
+        rows = is_kept.reshape(-1, 1)
+        if block.fits(partial(np.multiply, rows)):
+            message = (
                 f"{block.name} was broadcast along axis {', '.join(map(str, axes))} of {out.name}, "
                 f"but only the {which} slice's gradient arrives, not the sum"
             )
-            lost = int((~kept).sum())
-            return Match("missing reduction", text, f"{lost:,} outputs forgotten")
+            evidence = f"{int((~is_kept).sum()):,} outputs forgotten"
+            return Match("missing reduction", message, evidence)
     return None
-
-
-def _rows_alone(kept: Mask) -> Change:
-    return lambda values: np.where(kept[:, None], values, 0.0)
 
 
 def overwritten(block: Block) -> Match | None:
@@ -84,56 +48,151 @@ def overwritten(block: Block) -> Match | None:
 
     Where it is that of the first throughout, the outputs after it may be detached as well.
     """
-    kept, read = block.claimed != 0, np.abs(block.measured) > SLACK * block.allowed
+    is_kept, is_read = block.claimed != 0, np.abs(block.measured) > SLACK * block.allowed
     lost = block.wrong.any(axis=0)
-    copies = read.sum(axis=1).max() <= 1 and kept.sum(axis=0).max() <= 1
-    if not (block.case.whole and copies and kept[:, lost].any(axis=0).all()):
+    is_copy = is_read.sum(axis=1).max() <= 1 and is_kept.sum(axis=0).max() <= 1
+    if not (block.case.whole and is_copy and is_kept[:, lost].any(axis=0).all()):
         return None
-    first = kept[:, lost].argmax(axis=0) == read[:, lost].argmax(axis=0)
-    if first.all() or kept[block.wrong].any():
+    is_first = is_kept[:, lost].argmax(axis=0) == is_read[:, lost].argmax(axis=0)
+    if is_first.all() or is_kept[block.wrong].any():
         return None
-    number = int(lost.sum())
-    text = (
-        f"{count_of(number)} of {block.name} {'is' if number == 1 else 'are'} read more "
+    count = int(lost.sum())
+    message = (
+        f"{count_of(count)} of {block.name} {'is' if count == 1 else 'are'} read more "
         "than once, and only one of the gradients arrives, not their sum"
     )
     evidence = f"{count_of(block.wrong_count)} claimed 0, another of the same input right"
-    return Match("overwritten", text, evidence)
+    return Match("overwritten", message, evidence)
 
 
-def ignored_cotangent(case: Case) -> Match | None:
-    """One entry of the cotangent is used for all, or in forward mode the tangent is ignored.
-
-    The Jacobian is then the sum of all rows in one row, or the same column throughout.
-    """
-    claimed, measured = case.claimed, case.measured
-    shown = np.abs(claimed) > SLACK * case.allowed  # zeros are a sum of rows that cancel
-    if not case.whole or int(shown.sum()) < ENOUGH or not np.isfinite(claimed).all():
+def own_entry_only(block: Block) -> Match | None:
+    """Each output depends on many entries, and is claimed to depend on its own alone."""
+    if not block.is_square:
         return None
-    rows, columns = claimed.shape
-    parts = len(case.codomain.slots[0].parts)
-    for entry in (0, rows // parts - 1):
-        if rows % parts == 0 and rows > parts and case.fits(_gathered_in(entry, parts)):
-            place = case.codomain.locate(entry * parts)
-            output = str(place).removesuffix(f".{place.part}") if place.part else str(place)
-            text = f"the cotangent of {output} is used for every output"
-            return Match("cotangent ignored", text, f"{rows - parts:,} rows are 0")
-    if case.is_forward and columns > 1:
-        same = np.abs(claimed - claimed[:, :1]) <= SLACK * case.allowed
-        differs = np.abs(measured - measured[:, :1]) > 2 * SLACK * case.allowed
-        if same.all() and int(differs.sum()) >= ENOUGH:
-            text = "the tangent is ignored, or summed: every column is the same"
-            return Match("cotangent ignored", text, f"{columns} equal columns")
+    own = np.eye(block.claimed.shape[0], dtype=bool)
+    if block.claimed[~own].any() or not block.claimed[own].all() or block.wrong[own].any():
+        return None
+    if block.wrong_count < max(own.shape[0], ENOUGH):
+        return None
+    message = f"what goes through other entries of {block.name} is missing: a sum was left out"
+    evidence = f"{count_of(block.wrong_count)} off the diagonal claimed 0"
+    return Match("missing term", message, evidence)
+
+
+def missing_term(block: Block) -> Match | None:
+    """The claim is off by a multiple of the input, of the output, or of 1 along some axes.
+
+    So is a softmax without y (v.y), a normalisation without its projection, a centring without its
+    mean: one coefficient for each output and each slice explains all entries of the slice. A term
+    is missing where the function depends on its input: of a slice on which it does not depend more
+    is wrong than a term, as where a mean is taken over too many axes.
+    """
+    if block.parts != 1 or not block.shape or not block.has_shape:
+        return None
+    shape = (-1, *block.shape)
+    gap, bars, measured = (
+        table.reshape(shape)
+        for table in (block.claimed - block.measured, block.allowed, block.measured)
+    )
+    is_live = np.abs(measured) > SLACK * bars
+    if block.case.sharpness:  # products with random vectors: each row shows all outputs
+        is_live = np.asarray(is_live.any(axis=0, keepdims=True))
+    for what, pattern, is_centred in _patterns(block):
+        for axes in _axes_subsets(block.shape):
+            along = tuple(axis + 1 for axis in axes)
+            grid = pattern.reshape(1, *block.shape)
+            if is_centred:
+                grid = grid - grid.mean(axis=along, keepdims=True)
+            part = _coefficients(gap, bars, is_live, grid, along)
+            if part is None:
+                continue
+            added = (part * grid).reshape(block.claimed.shape)
+            level = float(np.median(added))
+            is_level = bool((np.abs(added - level) <= SLACK * block.allowed).all())
+            if what == "1" and is_level and not _is_blind(block):
+                message = f"{level:.3g} is added to every entry"
+                evidence = f"the same gap in {gap.size:,} entries"
+            else:
+                message = (
+                    f"a term proportional to {'1, as a mean' if what == '1' else what} along axis "
+                    f"{', '.join(map(str, axes))} is missing, or too much"
+                )
+                evidence = f"{part.size:,} coefficients explain {gap.size:,} entries"
+            return Match("missing term", message, evidence, change=partial(np.add, added))
     return None
 
 
-def _gathered_in(entry: int, parts: int) -> Change:
-    """The map of matrices that puts the sum of all rows, part by part, into those of one output."""
+def _coefficients(
+    gap: Values, bars: Values, is_live: Mask, grid: Values, along: tuple[int, ...]
+) -> Values | None:
+    """Multiples of the grid, one for each slice, that explain all gaps; None if they do not.
 
-    def change(values: Values) -> Values:
-        shaped = values.reshape(-1, parts, values.shape[1])
-        made = np.zeros_like(shaped)
-        made[entry] = shaped.sum(axis=0)
-        return np.asarray(made.reshape(values.shape))
+    Args:
+        gap, bars, is_live: what is off, what is allowed, where the derivative is not zero.
+        grid: what the gap may be proportional to, (1, *shape).
+        along: axes of a slice.
+    """
+    length = math.prod(grid.shape[axis] for axis in along)
+    below = (grid * grid).sum(axis=along, keepdims=True)
+    if length < 3 or not below.all():
+        return None
+    part = (gap * grid).sum(axis=along, keepdims=True) / below
+    # The coefficient is fitted to entries that are each off by what is allowed.
+    bar = (bars * np.abs(grid)).sum(axis=along, keepdims=True) / below
+    is_sure = np.abs(part) > SLACK * bar  # one within its error of 0 is none
+    if (is_sure & ~is_live.any(axis=along, keepdims=True)).any():
+        return None
+    is_explained = np.abs(gap - part * grid) <= SLACK * (bars + bar * np.abs(grid))
+    # More entries than coefficients, by enough.
+    is_enough = int(is_sure.sum()) * (length - 1) >= ENOUGH
+    return np.asarray(part) if is_enough and is_explained.all() else None
 
-    return change
+
+def _is_blind(block: Block) -> bool:
+    """Whether a shift of all entries changes nothing: what is added is a mean not taken off."""
+    sums = np.abs(block.measured.sum(axis=1))
+    return bool((sums <= SLACK * np.linalg.norm(block.allowed, axis=1)).all())
+
+
+def _axes_subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every set of axes longer than 1, the small ones first."""
+    axes = [axis for axis, size in enumerate(shape) if size > 1][:_MOST_AXES]
+    for count in range(1, len(axes) + 1):
+        yield from itertools.combinations(axes, count)
+
+
+def _patterns(block: Block) -> Iterator[tuple[str, Values, bool]]:
+    """What a term may be proportional to, its values, and whether their mean is taken off."""
+    case = block.case
+    if np.unique(block.x).size > 1:
+        yield block.name, block.x, False
+        yield f"the centred {block.name}, as a normalisation makes it,", block.x, True
+    for position, slot in enumerate(case.codomain.slots):
+        if slot.shape == block.shape and len(slot.parts) == 1:
+            values = case.value[case.codomain.span(position)]
+            if np.unique(values).size > 1:
+                yield slot.name, values, False
+                yield f"exp({slot.name})", np.exp(np.minimum(values, _LARGEST_EXPONENT)), False
+    yield "1", np.ones_like(block.x), False
+
+
+def first_cotangent_for_all(case: Case) -> Match | None:
+    """One entry of the cotangent is used for all: its row is the sum of all rows, the others 0."""
+    parts = len(case.codomain.slots[0].parts)
+    rows = case.claimed.shape[0]
+    # Zeros are a sum of rows that cancel, and show nothing.
+    is_shown = np.abs(case.claimed) > SLACK * case.allowed
+    if not case.whole or rows <= parts or rows % parts or int(is_shown.sum()) < ENOUGH:
+        return None
+
+    def gathered(values: Values) -> Values:
+        made = np.zeros_like(values)
+        made[:parts] = values.reshape(-1, parts, values.shape[1]).sum(axis=0)
+        return made
+
+    if not case.fits(gathered):
+        return None
+    place = case.codomain.locate(0)
+    output = str(place).removesuffix(f".{place.part}") if place.part else str(place)
+    message = f"the cotangent of {output} is used for every output"
+    return Match("cotangent ignored", message, f"{rows - parts:,} rows are 0")

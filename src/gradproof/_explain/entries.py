@@ -1,0 +1,126 @@
+"""The table of causes that measured entries show, and what of a Jacobian they explain.
+
+Each recogniser names a mistake only where it predicts every claimed number to the error bars, from
+more entries than it has numbers to fit. Several may: then the more special one comes first, in the
+order of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from gradproof._data.records import Cause
+from gradproof._explain.case import Block, Case, Match
+from gradproof._explain.causes import named_cause, ranked_causes
+from gradproof._explain.factors import (
+    conjugate,
+    factor,
+    inexact,
+    lower_precision,
+    missing_factor,
+    straight_through,
+    zero,
+)
+from gradproof._explain.orders import (
+    reordered,
+    swapped_inputs,
+    symmetric_input,
+    transposed_jacobian,
+)
+from gradproof._explain.sums import (
+    first_cotangent_for_all,
+    missing_reduction,
+    missing_term,
+    overwritten,
+    own_entry_only,
+)
+
+_MOST_ENTRIES = 1 << 17  # that recognisers look at: of more outputs, the wrong ones first
+
+Recogniser = Callable[[Block], Match | None]
+
+_OF_CASE: tuple[Callable[[Case], Match | None], ...] = (first_cotangent_for_all, swapped_inputs)
+_OF_BLOCK: tuple[Recogniser, ...] = (
+    missing_reduction,
+    overwritten,
+    conjugate,
+    own_entry_only,
+    straight_through,
+    zero,
+    factor,
+    reordered,
+    lower_precision,
+    missing_factor,  # it has no coefficient, a term has one for each slice
+    transposed_jacobian,
+    symmetric_input,
+    missing_term,
+)
+# Of products in few bits: single entries say too little for the others.
+OF_PRODUCTS: tuple[Recogniser, ...] = (
+    zero,
+    factor,
+    reordered,
+    conjugate,
+    lower_precision,
+    missing_factor,
+    missing_term,
+)
+
+
+def causes_of_entries(case: Case) -> tuple[Cause, ...]:
+    """Causes of a wrong Jacobian, the likeliest first; () where nothing fits.
+
+    "inexact" is said where nothing else can be, and nothing of a claim that is no number.
+    """
+    if not (case.wrong.any() and np.isfinite(case.claimed[case.wrong]).all()):
+        return ()
+    case = _with_fewer_rows(case)
+    blocks = list(case.blocks())
+    found = [_joined([match], match.weight) for each in _OF_CASE if (match := each(case))]
+    found += _causes_of_blocks(case, blocks)
+    if not found and (match := inexact(case)):
+        found = [_joined([match], match.weight)]
+    return ranked_causes(found)
+
+
+def _with_fewer_rows(case: Case) -> Case:
+    """As many rows as recognisers look at, the wrong ones first."""
+    if case.wrong.size <= _MOST_ENTRIES:
+        return case
+    wrong_first = np.argsort(~case.wrong_rows, kind="stable")
+    kept = np.sort(wrong_first[: max(1, _MOST_ENTRIES // case.columns.size)])
+    return replace(
+        case,
+        claimed=case.claimed[kept],
+        measured=case.measured[kept],
+        allowed=case.allowed[kept],
+        wrong=case.wrong[kept],
+        rows=case.rows[kept],
+        whole=False,
+    )
+
+
+def _causes_of_blocks(case: Case, blocks: list[Block]) -> Iterator[Cause]:
+    """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
+    found: dict[str, dict[int, Match]] = {}
+    for block in blocks:
+        for recogniser in _OF_BLOCK:
+            if match := recogniser(block):
+                found.setdefault(match.name, {}).setdefault(block.position, match)
+                if match.name == "zero":
+                    break  # nothing is claimed there that a formula could explain
+    total = int(case.wrong.sum())
+    shares = {block.position: block.wrong_count / total for block in blocks}
+    for matches in found.values():
+        score = sum(match.weight * shares[position] for position, match in matches.items())
+        yield _joined(list(matches.values()), score)
+
+
+def _joined(matches: list[Match], score: float) -> Cause:
+    """The cause that matches of one name are."""
+    messages = list(dict.fromkeys(match.message for match in matches))
+    evidence = list(dict.fromkeys(match.evidence for match in matches if match.evidence))
+    return named_cause(matches[0].name, "; ".join(messages[:3]), "; ".join(evidence[:2]), score)
