@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gradproof._checks.agreement import vector_findings
+from gradproof._checks.agreement import gradient_repeats, vector_findings
 from gradproof._checks.outcome import failed, inconclusive, passed, skipped
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
@@ -81,6 +81,8 @@ def check(measurements: Measurements) -> CheckResult:
         trials += _trials(stack, lambda layout: _cotangent_trial(measurements, layout))
     if ways:
         trials += _trials("+".join(ways), lambda layout: _inputs_trial(measurements, layout))
+    if any(trial.findings for trial in trials) and not gradient_repeats(measurements):
+        return inconclusive(_NAME, "the gradient does not repeat, in whatever layout")
     return _result(trials)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradproof._checks.agreement import vector_findings
+from gradproof._checks.agreement import gradient_repeats, vector_findings
 from gradproof._checks.groups import (
     Group,
     listed_names,
@@ -21,7 +21,7 @@ from gradproof._checks.groups import (
     share_of_subsets,
     splits,
 )
-from gradproof._checks.outcome import failed, passed, skipped
+from gradproof._checks.outcome import failed, inconclusive, passed, skipped
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.space import Space, Values
@@ -47,6 +47,8 @@ def check(measurements: Measurements) -> CheckResult:
             modes.append(tangents)
         except Unsupported:
             pass  # the forward check says why there is no forward mode
+    if findings and not gradient_repeats(measurements):
+        return inconclusive(_NAME, "the gradient does not repeat, with every cotangent defined")
     if findings:
         summary = "an undefined cotangent or tangent is not treated as zero"
         return failed(_NAME, summary, findings)
