@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradproof._checks.agreement import vector_findings
-from gradproof._checks.linearity import split_cotangent, split_tangent
 from gradproof._checks.outcome import failed, passed
-from gradproof._checks.special_probes import SplitProbe
+from gradproof._checks.split_probes import SplitProbe, split_cotangent, split_tangent
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported

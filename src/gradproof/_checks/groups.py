@@ -1,4 +1,4 @@
-"""Groups of arrays that are asked for together, so that few questions tell all arrays apart."""
+"""Groups of arrays that few questions tell apart, and how a message names several arrays."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 J^T (2 v - w + 3 q + 5 z + 4 e) is asked in two parts, 2^20 times as large and as small, each with
 about half of its entries exactly zero, and what comes of them must add up to what is claimed of
 each of the five cotangents by itself (`_checks/special_probes.py`). A backward fails that ignores
-its cotangent, or flushes, clamps or rounds it, or skips its zeros.
+its cotangent, or flushes, clamps or rounds it, or skips its zeros. What rounding does to the parts
+and to the terms is measured, and allowed, where they seem not to add up.
 """
 
 from __future__ import annotations
@@ -16,28 +17,17 @@ import numpy as np
 
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.outcome import failed, passed
-from gradproof._checks.special_probes import (
-    SplitProbe,
-    Term,
-    largest_entry,
-    special_cotangents,
-    special_tangents,
-    split_probe,
-    split_shares,
-)
+from gradproof._checks.split_products import SplitProducts, products_of_split_probe
 from gradproof._data.formats import DOUBLE
-from gradproof._data.frames import raised
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
-from gradproof._maps.contract import DifferentiableMap, Raised, Unsupported
+from gradproof._maps.contract import Raised, Unsupported
 from gradproof._measurements import Measurements, rounding_by_factors
-from gradproof.errors import UsageError
 
 _NAME = "linearity"
 _LESS = (1.0, 8.0, 64.0, 512.0)  # how much smaller a large part is asked again
 _ALIKE = 32.0  # times as large may be the rounding of one of two probes
 _ROUNDINGS = 256.0  # of a product, that what it is made of may add up to
-_SMALL_RANGE = 1e6  # largest number of a format, as of float16, that honest sums may exceed
 _SQUARE = 0.25  # of a product of the usual size: what a square of the probe adds is more
 
 
@@ -50,33 +40,6 @@ class NotLinear:
     """
 
     is_ignored: bool
-
-
-@dataclass(frozen=True)
-class _Products:
-    """What a mode claims of a split probe.
-
-    Attributes:
-        split: the probe.
-        parts: of its two parts, over their factors.
-        terms: of every term, times its weight.
-        refused: why parts of other sizes than usual were refused; "" where they were not.
-    """
-
-    split: SplitProbe
-    parts: tuple[Values, Values]
-    terms: tuple[Values, ...]
-    refused: str
-
-    @property
-    def sizes_of_terms(self) -> list[Values]:
-        """The terms, those of large weights as they were claimed: so large rounding is of them."""
-        pairs = zip(self.terms, self.split.terms, strict=True)
-        return [product / max(1.0, abs(term.weight)) for product, term in pairs]
-
-    @property
-    def is_single_asked(self) -> bool:
-        return any(term.kind == "single" for term in self.split.terms)
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -109,7 +72,7 @@ def _has_forward(measurements: Measurements) -> bool:
 
 
 def _backward_result(measurements: Measurements) -> CheckResult:
-    products = _products(measurements, forward=False)
+    products = products_of_split_probe(measurements, forward=False)
     findings = _findings(measurements, products, forward=False)
     if findings and _is_rounding(measurements, products):
         return passed(_NAME, "the backward is nothing but rounding")
@@ -128,7 +91,7 @@ def _backward_result(measurements: Measurements) -> CheckResult:
 
 def _forward_result(measurements: Measurements) -> CheckResult:
     """J (2 u - s w + 4 e), in two parts, against 2 J u - s J w + 4 J e."""
-    products = _products(measurements, forward=True)
+    products = products_of_split_probe(measurements, forward=True)
     findings = _findings(measurements, products, forward=True)
     if findings and _is_below_bars(measurements, products):
         findings = ()
@@ -151,106 +114,8 @@ def _joined(backward: CheckResult, forward: CheckResult) -> CheckResult:
     return replace(backward, summary=summary, findings=backward.findings + forward.findings)
 
 
-# What is claimed.
-
-
-def split_cotangent(measurements: Measurements) -> SplitProbe:
-    """The sum of special cotangents, in two parts."""
-    map_ = measurements.map
-    shares = split_shares(map_.codomain, measurements.settings.seed, 0)
-    terms = special_cotangents(
-        map_.codomain, measurements.cotangent(0), shares, measurements.settings.seed
-    )
-    spaces, size = (map_.codomain, map_.domain), largest_entry(measurements.gradient(0))
-    return split_probe(spaces, terms, shares, size, measurements.arithmetic_unit)
-
-
-def split_tangent(measurements: Measurements) -> SplitProbe:
-    """The sum of special tangents, in two parts."""
-    map_ = measurements.map
-    shares = split_shares(map_.domain, measurements.settings.seed, 1)
-    terms = special_tangents(
-        map_.domain,
-        measurements.tangent(0),
-        shares,
-        measurements.scales,
-        measurements.settings.seed,
-    )
-    spaces, size = (map_.domain, map_.codomain), largest_entry(measurements.pushforward(0))
-    return split_probe(spaces, terms, shares, size, measurements.arithmetic_unit)
-
-
-def _products(measurements: Measurements, *, forward: bool) -> _Products:
-    """What is claimed of both parts, and of the terms.
-
-    A rule may refuse a probe for its size, as PyTorch's of eigenvectors do, which test it with an
-    absolute tolerance; or a format of a small range may not hold what it adds up. It claims nothing
-    wrong then, and is asked parts of the usual size.
-    """
-    map_, refused = measurements.map, ""
-    ask = map_.jvp if forward else map_.vjp
-    if forward:
-        split = split_tangent(measurements)
-        known = {"dense": measurements.pushforward(0)}
-    else:
-        split = split_cotangent(measurements)
-        known = {"dense": measurements.gradient(0)}
-        if len(split.terms) > 1:
-            known["constant"] = measurements.constant_gradient
-    try:
-        parts = _products_of_parts(ask, split)
-        if _has_small_range(map_) and not np.isfinite(parts).all():
-            refused = f"the sizes {split.sizes} overflow"
-    except (Unsupported, UsageError, MemoryError):
-        raise
-    except Exception as error:  # whatever the user's rule raises
-        refused = f"the sizes {split.sizes} were refused: {raised(error)}"
-    if refused:
-        split = split.of_usual_size()
-        parts = _products_of_parts(ask, split)
-    terms = []
-    for term in split.terms:
-        product = known.get(term.kind)
-        if product is None:
-            product = _product_of_term(ask, term, abs(split.factors[0]))
-        terms.append(term.weight * product)
-    return _Products(split, parts, tuple(terms), refused)
-
-
-def _products_of_parts(ask: Callable[[Values], Values], split: SplitProbe) -> tuple[Values, Values]:
-    large, small = (ask(split.part(number)) / split.factors[number] for number in (0, 1))
-    return large, small
-
-
-def _product_of_term(ask: Callable[[Values], Values], term: Term, factor: float) -> Values:
-    """What is claimed of a term; of a single entry, as large as the large part is.
-
-    Of the usual size where that is refused for its size, or overflows: the parts show that.
-    """
-    large = 2.0 ** math.floor(math.log2(factor))
-    if term.kind == "single" and large > 1:
-        try:
-            product = ask(large * term.probe) / large
-        except (Unsupported, UsageError, MemoryError):
-            raise
-        except Exception:  # whatever the user's rule raises
-            return ask(term.probe)
-        if np.isfinite(product).all():
-            return product
-    return ask(term.probe)
-
-
-def _has_small_range(map_: DifferentiableMap) -> bool:
-    """Whether an array is in a format whose numbers end below what is added up here."""
-    slots = (*map_.domain.slots, *map_.codomain.slots)
-    return any(slot.size and slot.grain.largest < _SMALL_RANGE for slot in slots)
-
-
-# Whether it adds up.
-
-
 def _findings(
-    measurements: Measurements, products: _Products, *, forward: bool
+    measurements: Measurements, products: SplitProducts, *, forward: bool
 ) -> tuple[Finding, ...]:
     """Entries in which the two parts do not add up to the terms.
 
@@ -281,7 +146,7 @@ def _findings(
     return findings(split.lost + _rounding(measurements, products, forward=forward))
 
 
-def _rounding(measurements: Measurements, products: _Products, *, forward: bool) -> Values:
+def _rounding(measurements: Measurements, products: SplitProducts, *, forward: bool) -> Values:
     """What rounding does to the sum of both parts, and in few bits to the terms."""
     map_, split = measurements.map, products.split
     ask, unit = map_.jvp if forward else map_.vjp, measurements.unit
@@ -328,7 +193,7 @@ def _rounding_in_proportion(
     return 2.0 * np.abs(losses[0]) if in_proportion else np.zeros_like(usual)
 
 
-def _is_rounding(measurements: Measurements, products: _Products) -> bool:
+def _is_rounding(measurements: Measurements, products: SplitProducts) -> bool:
     """Whether all that is claimed is below what the best measurement tells from zero."""
     bars = _noise_bars(measurements)
     u = np.abs(measurements.tangent(0))
@@ -337,7 +202,7 @@ def _is_rounding(measurements: Measurements, products: _Products) -> bool:
     return all(float(np.abs(each) @ u) <= float(sizes @ bars) for each in gradients)
 
 
-def _is_below_bars(measurements: Measurements, products: _Products) -> bool:
+def _is_below_bars(measurements: Measurements, products: SplitProducts) -> bool:
     """Likewise of tangents."""
     bars = _noise_bars(measurements)
     claims = (*products.terms, *products.parts)
