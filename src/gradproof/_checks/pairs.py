@@ -1,9 +1,10 @@
-"""What second derivatives must obey, whatever their values: no differences.
+"""What second derivatives must obey, whatever their values: symmetry, linearity, one value.
 
-With a and b tangents, v a cotangent and D^2 F[a, b] the second derivative of F along both,
-v . D^2 F[a, b] is one number, however it is computed: reverse over reverse and forward over
-reverse give H a with H the Hessian of <v, F>, reverse over forward gives H a from J a, forward
-over forward gives D^2 F[a, b] itself. It is symmetric in a and b, and linear in v.
+Nothing is measured by differences. With a and b tangents, v a cotangent and D^2 F[a, b] the second
+derivative of F along both, v . D^2 F[a, b] is one number, however it is computed: reverse over
+reverse and forward over reverse give H a with H the Hessian of <v, F>, reverse over forward gives
+H a from J a, forward over forward gives D^2 F[a, b] itself. It is symmetric in a and b, and linear
+in v.
 """
 
 from __future__ import annotations
@@ -56,51 +57,56 @@ def check_symmetry(measurements: Measurements) -> CheckResult:
 
 def check_linearity(measurements: Measurements) -> CheckResult:
     """The double backward is linear in both of its cotangents: v, and that of J^T v."""
-    name = "second_linearity"
-    exact = _in_double(measurements)
-    derivative = derivative_of_backward(exact)
-    w = derivative.cotangent(0)
-    of_w = derivative.gradient(0)
-    of_other_w = derivative.map.vjp(derivative.cotangent(1))
-    mixed_w = _A * w + _B * derivative.cotangent(1)
-    got = derivative.map.vjp(mixed_w)
-    findings = _linearity_findings(derivative, exact, got, of_w, of_other_w, "its cotangent")
-
-    v, other = (rounded_to_formats(exact.map.codomain, exact.cotangent(k)) for k in (0, 1))
-    size = w.size
-
-    def in_x(of_v: Values) -> Values:
-        """The part of the double backward of w, at cotangent v of the backward, that is x's."""
-        at_v = exact.map.derivative(of_v)
-        found = np.zeros(derivative.map.domain.size)
-        if at_v.codomain.size == size:
-            found[: exact.map.domain.size] = at_v.vjp(w)[: exact.map.domain.size]
-        return found
-
-    at_first = np.zeros_like(of_w)
-    at_first[: exact.map.domain.size] = of_w[: exact.map.domain.size]
-    got, at_other = in_x(_A * v + _B * other), in_x(other)
-    which = "the cotangent of the backward"
-    findings += _linearity_findings(derivative, exact, got, at_first, at_other, which)
+    name, exact = "second_linearity", _in_double(measurements)
+    findings = (*_findings_in_second_cotangent(exact), *_findings_in_first_cotangent(exact))
     if not findings:
         return passed(name, "the double backward is linear in both cotangents")
     return failed(name, "the double backward is not linear in its cotangents", findings)
+
+
+def _findings_in_second_cotangent(exact: Measurements) -> tuple[Finding, ...]:
+    """Where the double backward, with v as it is, is not linear in w, the cotangent of J^T v."""
+    derivative = derivative_of_backward(exact)
+    w, other = derivative.cotangent(0), derivative.cotangent(1)
+    got = derivative.map.vjp(_A * w + _B * other)
+    claimed = derivative.gradient(0), derivative.map.vjp(other)
+    return _linearity_findings(derivative, exact, got, claimed, "its cotangent")
+
+
+def _findings_in_first_cotangent(exact: Measurements) -> tuple[Finding, ...]:
+    """Where the part of the double backward that is x's, with w as it is, is not linear in v."""
+    derivative, inputs = derivative_of_backward(exact), exact.map.domain.size
+    w = derivative.cotangent(0)
+
+    def part_of_x(gradient: Values) -> Values:
+        found = np.zeros(derivative.map.domain.size)
+        found[:inputs] = gradient[:inputs]
+        return found
+
+    def claimed_at(v: Values) -> Values:
+        at_v = exact.map.derivative(v)
+        # Where some gradient is None the derivative of the backward has other coordinates.
+        has_w = at_v.codomain.size == w.size
+        return part_of_x(at_v.vjp(w) if has_w else np.zeros(inputs))
+
+    v, other = (rounded_to_formats(exact.map.codomain, exact.cotangent(k)) for k in (0, 1))
+    got = claimed_at(_A * v + _B * other)
+    claimed = part_of_x(derivative.gradient(0)), claimed_at(other)
+    return _linearity_findings(derivative, exact, got, claimed, "the cotangent of the backward")
 
 
 def _linearity_findings(
     derivative: Measurements,
     exact: Measurements,
     got: Values,
-    one: Values,
-    two: Values,
+    claimed: tuple[Values, Values],
     which: str,
 ) -> tuple[Finding, ...]:
-    """Findings where a gradient is not 4 times the second less the third."""
-    terms = (_A * one, _B * two)
+    """Findings where what is got for 4 v - w is not 4 and -1 times what is claimed of v and w."""
+    terms = (_A * claimed[0], _B * claimed[1])
     # In units of each entry: a derivative of the gradient may be zero by cancellation.
     value = np.abs(exact.cotangent(0) * _finite_value(exact)).max(initial=0.0)
     floor = _ROUNDINGS * _ROUNDINGS * exact.unit * value
-    quiet = floor / (derivative.scales * derivative.scales.max(initial=1e-300))
     return vector_findings(
         "second_linearity",
         derivative,
@@ -109,7 +115,7 @@ def _linearity_findings(
         f"double backward of 4 v - w, in {which}, against 4 and -1 times those of v and w",
         terms=terms,
         kind="linearity",
-        tolerance=quiet,
+        tolerance=floor / (derivative.scales * derivative.scales.max(initial=1e-300)),
     )
 
 
