@@ -16,26 +16,26 @@ from gradproof._data.records import Cause
 from gradproof._explain.case import Block, Case, Match
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.factors import (
-    conjugate,
-    factor,
-    inexact,
+    common_factor,
+    conjugated_parts,
+    inexact_entries,
     lower_precision,
     missing_factor,
-    straight_through,
-    zero,
+    straight_through_identity,
+    zero_entries,
 )
 from gradproof._explain.orders import (
-    reordered,
+    reordered_gradient,
     swapped_inputs,
     symmetric_input,
     transposed_jacobian,
 )
 from gradproof._explain.sums import (
+    dropped_sum,
     first_cotangent_for_all,
     missing_reduction,
     missing_term,
-    overwritten,
-    own_entry_only,
+    overwritten_gradient,
 )
 
 _MOST_ENTRIES = 1 << 17  # that recognisers look at: of more outputs, the wrong ones first
@@ -45,13 +45,13 @@ Recogniser = Callable[[Block], Match | None]
 _OF_CASE: tuple[Callable[[Case], Match | None], ...] = (first_cotangent_for_all, swapped_inputs)
 _OF_BLOCK: tuple[Recogniser, ...] = (
     missing_reduction,
-    overwritten,
-    conjugate,
-    own_entry_only,
-    straight_through,
-    zero,
-    factor,
-    reordered,
+    overwritten_gradient,
+    conjugated_parts,
+    dropped_sum,
+    straight_through_identity,
+    zero_entries,
+    common_factor,
+    reordered_gradient,
     lower_precision,
     missing_factor,  # it has no coefficient, a term has one for each slice
     transposed_jacobian,
@@ -60,10 +60,10 @@ _OF_BLOCK: tuple[Recogniser, ...] = (
 )
 # Of products in few bits: single entries say too little for the others.
 OF_PRODUCTS: tuple[Recogniser, ...] = (
-    zero,
-    factor,
-    reordered,
-    conjugate,
+    zero_entries,
+    common_factor,
+    reordered_gradient,
+    conjugated_parts,
     lower_precision,
     missing_factor,
     missing_term,
@@ -81,7 +81,7 @@ def causes_of_entries(case: Case) -> tuple[Cause, ...]:
     blocks = list(case.blocks())
     found = [_joined([match], match.weight) for each in _OF_CASE if (match := each(case))]
     found += _causes_of_blocks(case, blocks)
-    if not found and (match := inexact(case)):
+    if not found and (match := inexact_entries(case)):
         found = [_joined([match], match.weight)]
     return ranked_causes(found)
 

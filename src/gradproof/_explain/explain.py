@@ -55,8 +55,7 @@ def explained(
     found = bare
     with np.errstate(all="ignore"):
         if isinstance(evidence, MeasuredBlock):
-            if _is_of(evidence, domain, codomain):
-                found = _with_place_and_causes(bare, evidence, domain, codomain, point, value)
+            found = _with_place_and_causes(bare, evidence, domain, codomain, point, value)
         elif isinstance(evidence, ProductBlock):
             known = point if evidence.space == domain else np.zeros(evidence.space.size)
             where, causes = explanation_of_products(evidence, known, codomain, value)
@@ -68,15 +67,6 @@ def explained(
         message = "the claimed derivative is not a number, or infinite, where it was measured"
         return replace(found, causes=(named_cause("not a number", message, f"{missing} findings"),))
     return replace(found, causes=ranked_causes((*causes_of_kinds(result), *found.causes)))
-
-
-def _is_of(evidence: MeasuredBlock, domain: Space, codomain: Space) -> bool:
-    """Whether these are entries of a Jacobian between these spaces, as far as sizes tell."""
-    shape = evidence.rows.size, evidence.columns.size
-    if evidence.whole:
-        return shape == (codomain.size, domain.size)
-    inside = evidence.rows.max() < codomain.size and evidence.columns.max() < domain.size
-    return bool(min(shape) and inside)
 
 
 def _is_missing(claimed: float, measured: float) -> bool:

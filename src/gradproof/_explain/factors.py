@@ -22,7 +22,7 @@ _DIFFERENT = 3  # values, at least, of what a factor may be
 _LARGEST_FACTOR = 100.0  # and 1/100: by more, something else is wrong
 
 
-def zero(block: Block) -> Match | None:
+def zero_entries(block: Block) -> Match | None:
     """Nothing arrives where something should. No number is fitted."""
     wrong = block.wrong
     if not (np.abs(block.claimed[wrong]) <= 1e-3 * block.allowed[wrong]).all():
@@ -89,7 +89,7 @@ def ratio_text(ratio: float, bar: float) -> str:
     return f"{ratio:.{max(2, int(known), min(needed, 15))}g}"
 
 
-def factor(block: Block) -> Match | None:
+def common_factor(block: Block) -> Match | None:
     """The wrong entries are one multiple of the right ones.
 
     The number is fitted: it takes `ENOUGH` entries, or two where it is a number that has a reason,
@@ -191,7 +191,7 @@ def _broadcast_shapes(shape: tuple[int, ...], target: tuple[int, ...]) -> Iterat
             yield tuple(size if axis in axes else 1 for axis, size in enumerate(target))
 
 
-def conjugate(block: Block) -> Match | None:
+def conjugated_parts(block: Block) -> Match | None:
     """Imaginary parts of the gradient, of the cotangent, or of both have the other sign."""
     if not block.has_shape:
         return None
@@ -212,7 +212,7 @@ def conjugate(block: Block) -> Match | None:
     return None
 
 
-def straight_through(block: Block) -> Match | None:
+def straight_through_identity(block: Block) -> Match | None:
     """The identity is claimed where the function stands still.
 
     Where it moves, as tanh does, a forgotten factor looks the same, and nothing is said.
@@ -253,7 +253,7 @@ def lower_precision(block: Block) -> Match | None:
     return Match("lower precision", f"the gradient went through {name}", evidence)
 
 
-def inexact(case: Case) -> Match | None:
+def inexact_entries(case: Case) -> Match | None:
     """Every gap is small beside its own entry.
 
     Half the digits of several numbers are right by no accident. No number is fitted.

@@ -21,7 +21,7 @@ _MOST_ENTRIES = 4096  # of an input of which other orders are tried
 _MOST_AXES = 4  # of an array, of which every order is tried: 24
 
 
-def reordered(block: Block) -> Match | None:
+def reordered_gradient(block: Block) -> Match | None:
     """The gradient has the right entries in another order. No number is fitted.
 
     Orders are tried on a random sum of the rows, and what fits that on every row.

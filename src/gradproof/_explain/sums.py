@@ -43,7 +43,7 @@ def missing_reduction(block: Block) -> Match | None:
     return None
 
 
-def overwritten(block: Block) -> Match | None:
+def overwritten_gradient(block: Block) -> Match | None:
     """Of several outputs that read one entry, the gradient of one arrives: stored, and not added.
 
     Where it is that of the first throughout, the outputs after it may be detached as well.
@@ -65,7 +65,7 @@ def overwritten(block: Block) -> Match | None:
     return Match("overwritten", message, evidence)
 
 
-def own_entry_only(block: Block) -> Match | None:
+def dropped_sum(block: Block) -> Match | None:
     """Each output depends on many entries, and is claimed to depend on its own alone."""
     if not block.is_square:
         return None
