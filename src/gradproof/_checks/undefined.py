@@ -37,7 +37,8 @@ def check(measurements: Measurements) -> CheckResult:
     forward = settings.measures("forward")
     findings: tuple[Finding, ...] = ()
     modes: list[_Mode] = []
-    if not forward or settings.measures("reverse"):
+    has_reverse = not forward or settings.measures("reverse")
+    if has_reverse:
         modes.append(_cotangents(measurements))
         findings += _all_missing_findings(modes[-1]) + _findings(modes[-1])
     if forward and len(measurements.map.domain.slots) > 1:
@@ -47,7 +48,7 @@ def check(measurements: Measurements) -> CheckResult:
             modes.append(tangents)
         except Unsupported:
             pass  # the forward check says why there is no forward mode
-    if findings and not gradient_repeats(measurements):
+    if findings and has_reverse and not gradient_repeats(measurements):
         return inconclusive(_NAME, "the gradient does not repeat, with every cotangent defined")
     if findings:
         summary = "an undefined cotangent or tangent is not treated as zero"
