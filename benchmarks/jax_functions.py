@@ -44,7 +44,7 @@ PLANTED_NAMES = """
 PLANTED_IN = PLANTED_NAMES.split()
 DELTAS = (1e-2, 1e-3)
 # What judges a Jacobian, and that the backward is linear: the others are about other contracts.
-CHECKS = ("backward", "forward", "adjoint", "linearity")
+CHECKS = ("backward", "forward", "forward_vs_backward", "linearity")
 BARS = {"float64": 1.0, "float32": 0.99}
 QUICK_EVERY = 25
 # Case and dtype of a right function that is accused, and why.

@@ -120,21 +120,21 @@ OTHERS = (Cause("accumulated twice", "the gradient is added to itself", score=0.
 REPORTS = {
     "passed": report(
         BACKWARD_PASSED,
-        CheckResult("adjoint", PASSED, "JVP and VJP agree to 4e-16"),
+        CheckResult("forward_vs_backward", PASSED, "JVP and VJP agree to 4e-16"),
         FORWARD_SKIPPED,
         calls={"function": 1, "vjp": 1, "jvp": 1},
     ),
     "one_failure": report(
         BACKWARD_FAILED,
         FORWARD_SKIPPED,
-        CheckResult("adjoint", PASSED, "JVP and VJP agree to 4e-16"),
+        CheckResult("forward_vs_backward", PASSED, "JVP and VJP agree to 4e-16"),
         CheckResult("linearity", PASSED, "the VJP is linear in the cotangent"),
-        CheckResult("layout", PASSED, "4 layouts of the cotangent agree"),
-        CheckResult("traits", PASSED, "dtype, shape, device and layout as expected"),
+        CheckResult("memory_layout", PASSED, "4 layouts of the cotangent agree"),
+        CheckResult("grad_metadata", PASSED, "dtype, shape, device and layout as expected"),
         CheckResult("sparse", SKIPPED, "every entry of every input is in the domain"),
-        CheckResult("undefined", PASSED, "an undefined cotangent means zero"),
+        CheckResult("missing_grad_output", PASSED, "an undefined cotangent means zero"),
         CheckResult("determinism", PASSED, "two runs of the backward agree"),
-        CheckResult("hygiene", PASSED, "nothing of the caller's was changed"),
+        CheckResult("side_effects", PASSED, "nothing of the caller's was changed"),
         CheckResult("batched", PASSED, "vmap agrees with the loop"),
         CheckResult("second_order", SKIPPED, "not asked for"),
     ),
@@ -149,7 +149,9 @@ REPORTS = {
             patch=patch(),
             notes=("x[7, 0] lies on the border of its domain: not tested",),
         ),
-        CheckResult("adjoint", FAILED, "JVP and VJP disagree", (entry(1, 2, 1.1, 1.0),)),
+        CheckResult(
+            "forward_vs_backward", FAILED, "JVP and VJP disagree", (entry(1, 2, 1.1, 1.0),)
+        ),
         CheckResult(
             "batched",
             FAILED,
@@ -194,7 +196,7 @@ REPORTS = {
             notes=("entries of row 3 are all infinite",),
         ),
         CheckResult(
-            "adjoint",
+            "forward_vs_backward",
             FAILED,
             "JVP and VJP disagree",
             findings=(entry(1, 2, 1.1, 1.0), entry(0, 15, 1.0000021, 1.0)),
@@ -203,12 +205,12 @@ REPORTS = {
     ),
     "not_a_number": report(
         CheckResult(
-            "traits",
+            "grad_metadata",
             FAILED,
             "1 gradient is not what it should be",
             findings=(
                 Finding(
-                    "traits",
+                    "grad_metadata",
                     "the gradient of input 0 'x' is float32 where float64 is expected, because "
                     "the backward casts it and never casts it back",
                     kind="dtype",
@@ -217,12 +219,12 @@ REPORTS = {
             ),
         ),
         CheckResult(
-            "hygiene",
+            "side_effects",
             FAILED,
             "2 side effects",
             findings=(
-                Finding("hygiene", "the backward wrote into its cotangent", kind="cotangent"),
-                Finding("hygiene", "the global random state changed", kind="random"),
+                Finding("side_effects", "the backward wrote into its cotangent", kind="cotangent"),
+                Finding("side_effects", "the global random state changed", kind="random"),
             ),
         ),
     ),

@@ -20,9 +20,9 @@ from exhibits import (
     modes,
     modules,
     scales,
+    second_point,
     sizes_in_torch,
     solvers,
-    state,
     subsets,
     ties,
 )
@@ -43,7 +43,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
     *subsets.EXHIBITS,
     *low_precision.EXHIBITS,
     *solvers.EXHIBITS,
-    *state.EXHIBITS,
+    *second_point.EXHIBITS,
     *ties.EXHIBITS,
     *elsewhere.EXHIBITS,
 )

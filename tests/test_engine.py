@@ -180,17 +180,17 @@ def test_an_interrupt_hands_over_what_is_known_and_carries_on() -> None:
     map_ = _map(RIGHT.with_entries({(1, 2): 0.3}), extra={"gradient_traits": gradient_traits})
     map_.close = lambda: closed.append(True)  # type: ignore[attr-defined]
     with observed(seen), pytest.raises(KeyboardInterrupt):
-        report_of(map_, "backward", "traits", "determinism", "hygiene")
+        report_of(map_, "backward", "grad_metadata", "determinism", "side_effects")
     [report] = seen.reports
     assert closed == [True]
     assert [(r.name, str(r.verdict)) for r in report.checks] == [
         ("backward", "failed"),
-        ("traits", "inconclusive"),
+        ("grad_metadata", "inconclusive"),
         ("determinism", "skipped"),
-        ("hygiene", "skipped"),
+        ("side_effects", "skipped"),
     ]
-    assert "interrupted" in report["traits"].summary
-    assert "not reached" in report["hygiene"].summary
+    assert "interrupted" in report["grad_metadata"].summary
+    assert "not reached" in report["side_effects"].summary
     assert not report
 
 
@@ -235,7 +235,7 @@ def test_what_is_unsupported_is_skipped_with_its_reason() -> None:
     def refusing(v: np.ndarray) -> tuple[()]:
         raise Unsupported("this framework has no dtype")
 
-    result = report_of(_map(extra={"gradient_traits": refusing}), "traits")["traits"]
+    result = report_of(_map(extra={"gradient_traits": refusing}), "grad_metadata")["grad_metadata"]
     assert result.verdict is Verdict.SKIPPED
     assert result.summary == "this framework has no dtype"
 
@@ -255,7 +255,7 @@ def test_forward_mode_is_not_asked_again_once_it_is_refused() -> None:
         raise Unsupported("no jvp formula")
 
     map_ = _map(extra={"jvp": refusing})
-    report = report_of(map_, "forward", "adjoint", "batched_forward")
+    report = report_of(map_, "forward", "forward_vs_backward", "batched_forward")
     assert {result.summary for result in report.checks} == {"no jvp formula"}
     assert len(asked) <= 3  # once by each check
 
@@ -299,7 +299,9 @@ def test_order_two_judges_the_derivative_of_the_backward() -> None:
 
 def test_calls_are_counted_as_they_are_made() -> None:
     map_ = _map(forward=True, transposes=True)
-    report = report_of(map_, "backward", "forward", "adjoint", "linearity", "determinism")
+    report = report_of(
+        map_, "backward", "forward", "forward_vs_backward", "linearity", "determinism"
+    )
     assert report.calls == {
         "function": map_.calls["value"],
         "jvp": map_.calls["jvp"],
@@ -327,7 +329,11 @@ def test_the_worst_verdict_is_that_of_the_report(verdicts: tuple[str, ...], expe
 
 
 def test_nothing_passes_where_no_mode_of_differentiation_could_be_asked() -> None:
-    names = {"backward": Verdict.SKIPPED, "forward": Verdict.SKIPPED, "hygiene": Verdict.PASSED}
+    names = {
+        "backward": Verdict.SKIPPED,
+        "forward": Verdict.SKIPPED,
+        "side_effects": Verdict.PASSED,
+    }
     report = replace(_report(), checks=tuple(CheckResult(n, v, "") for n, v in names.items()))
     assert report.verdict == "skipped"
     alone = replace(report, checks=report.checks[2:])

@@ -135,7 +135,7 @@ def test_what_failed_by_chance_passes_for_every_seed(exhibit: Exhibit, seed: int
 @named([exhibit for exhibit in WRONG if exhibit.hidden_inputs])
 def test_a_mistake_does_not_show_where_it_hides(exhibit: Exhibit) -> None:
     report = examine(exhibit, exhibit.wrong, exhibit.hidden_inputs, seed=0)
-    there = failed_checks(report) - {"state"}  # that asks at a second point
+    there = failed_checks(report) - {"second_point"}  # that asks at a second point
     assert not there, verdicts(report)
 
 
@@ -161,7 +161,7 @@ def observable(exhibit: Exhibit) -> bool:
     if exhibit.step is None:
         leaves = leaves_of(exhibit.make_inputs())
         rounded = any(torch.finfo(leaf.dtype).eps > TOLERANCE for leaf in leaves)
-        return not rounded and exhibit.check not in {"backward", "state"}
+        return not rounded and exhibit.check not in {"backward", "second_point"}
     return True
 
 

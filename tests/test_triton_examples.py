@@ -40,8 +40,8 @@ RIGHT = (
 # Kernel -> mistake -> the check that must see it.
 CAUGHT = {
     "layer_norm": {
-        "grad_read_as_contiguous": "layout",
-        "expanded_grad_read_as_contiguous": "layout",
+        "grad_read_as_contiguous": "memory_layout",
+        "expanded_grad_read_as_contiguous": "memory_layout",
         "grad_ignored": "linearity",
         "projection_missing": "backward",
         "mean_missing": "backward",
@@ -51,8 +51,8 @@ CAUGHT = {
         "first_group_only": "backward",
     },
     "attention": {
-        "grad_read_as_contiguous": "layout",
-        "expanded_grad_read_as_contiguous": "layout",
+        "grad_read_as_contiguous": "memory_layout",
+        "expanded_grad_read_as_contiguous": "memory_layout",
         "grad_ignored": "linearity",
         "scale_missing": "backward",
         "delta_missing": "backward",
@@ -64,8 +64,8 @@ CAUGHT = {
         "dv_stored_with_strides_of_dk": "backward",
     },
     "cross_entropy": {
-        "grad_read_as_contiguous": "layout",
-        "expanded_grad_read_as_contiguous": "layout",
+        "grad_read_as_contiguous": "memory_layout",
+        "expanded_grad_read_as_contiguous": "memory_layout",
         "grad_ignored": "linearity",
         "grad_of_row_0": "backward",
         "zero_gradient": "backward",
@@ -74,7 +74,7 @@ CAUGHT = {
         "mean_over_ignored_rows": "backward",
         "tail_block_skipped": "backward",
         "onehot_missing": "backward",
-        "buffer_scaled_in_place": "hygiene",
+        "buffer_scaled_in_place": "side_effects",
     },
 }
 # Mistakes that show with these keyword arguments only.

@@ -68,7 +68,7 @@ def test_modes_written_separately_are_held_against_each_other():
     report = check(f, X, vjp=vjp, jvp=lambda x, u: 1.5 * (jac(x) @ u))
     assert verdict(report) is Verdict.PASSED
     assert verdict(report, "forward") is Verdict.FAILED
-    assert verdict(report, "adjoint") is Verdict.FAILED
+    assert verdict(report, "forward_vs_backward") is Verdict.FAILED
 
 
 def test_forward_mode_alone_is_checked():
@@ -175,7 +175,7 @@ def test_an_imaginary_part_of_a_real_gradient_is_not_dropped():
     assert "an imaginary part of up to" in report["backward"].summary
     report = check(lambda x: np.sum(x**2), X, grad=lambda x: 2 * x + 0j)
     assert report["backward"].verdict is Verdict.PASSED
-    assert "its dtype is complex128" in report["traits"].findings[0].message
+    assert "its dtype is complex128" in report["grad_metadata"].findings[0].message
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_operators_claim_their_adjoint(matrix):
     right = Operator(lambda x: matrix @ x, lambda v: matrix.conj().T @ v)
     report = check(right, x)
     assert report.verdict is Verdict.PASSED, str(report)
-    assert verdict(report, "adjoint") is Verdict.PASSED
+    assert verdict(report, "forward_vs_backward") is Verdict.PASSED
     wrong = Operator(lambda x: matrix @ x, lambda v: 0.5 * (matrix.conj().T @ v))
     assert verdict(check(wrong, x)) is Verdict.FAILED
     bent = Operator(lambda x: matrix @ x + 1e-3 * x.sum() ** 2, right.rmatvec)
@@ -367,7 +367,7 @@ def test_a_cotangent_read_as_contiguous_is_found():
         return np.frombuffer(v.base if v.base is not None else v)[: x.size] * np.cos(x)
 
     report = check(np.sin, X, vjp=careless)
-    assert verdict(report, "layout") is Verdict.FAILED
+    assert verdict(report, "memory_layout") is Verdict.FAILED
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_a_cotangent_read_as_contiguous_is_found():
 def test_side_effects_are_findings(fn, backward, what):
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     report = check(fn, X, vjp=backward)
-    assert what in report["hygiene"].findings[0].message
+    assert what in report["side_effects"].findings[0].message
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
@@ -395,8 +395,8 @@ def test_a_draw_is_a_fault_only_where_the_gradient_depends_on_it():
 
     report = check(np.sin, X, vjp=drawing)
     assert verdict(report) is Verdict.PASSED
-    assert "drew from NumPy's global random state" in report["hygiene"].notes[0]
-    assert verdict(check(np.sin, X, vjp=going_by_it), "hygiene") is Verdict.FAILED
+    assert "drew from NumPy's global random state" in report["side_effects"].notes[0]
+    assert verdict(check(np.sin, X, vjp=going_by_it), "side_effects") is Verdict.FAILED
 
 
 def test_the_users_arrays_are_not_written_to():
@@ -407,7 +407,7 @@ def test_the_users_arrays_are_not_written_to():
 
 def test_a_gradient_of_another_shape_is_a_finding():
     report = check(np.sin, X, vjp=lambda x, v: (v * np.cos(x))[:, None])
-    assert "shape" in report["traits"].findings[0].message
+    assert "shape" in report["grad_metadata"].findings[0].message
     report = check(np.sin, X, vjp=lambda x, v: np.ones(3))
     assert verdict(report) is Verdict.FAILED
     assert "expected shape (4,), got (3,)" in report["backward"].findings[0].message

@@ -91,7 +91,14 @@ def test_a_plain_function_passes_every_check_in_double_precision(x64):
     report = check(lambda x: jax.nn.softmax(x) @ x.T, normal(3, 4, dtype=jnp.float64), order=2)
     ran = {name for name, verdict in verdicts(report).items() if verdict is PASSED}
     assert report.verdict is PASSED, str(report)
-    assert {"backward", "forward", "adjoint", "linearity", "traits", "determinism"} <= ran
+    assert {
+        "backward",
+        "forward",
+        "forward_vs_backward",
+        "linearity",
+        "grad_metadata",
+        "determinism",
+    } <= ran
     assert {"batched", "batched_forward", "second_order", "forward_over_forward"} <= ran
 
 
@@ -205,7 +212,7 @@ def test_symbolic_zeros_reach_the_rules(x64):
         return (gs[0] * jnp.cos(x) - gs[1] * jnp.sin(x),)
 
     both.defvjp(forward, forgets, symbolic_zeros=True)
-    assert verdicts(check(both, normal(3, dtype=jnp.float64)))["undefined"] is FAILED
+    assert verdicts(check(both, normal(3, dtype=jnp.float64)))["missing_grad_output"] is FAILED
 
 
 def test_a_custom_jvp_with_symbolic_zeros_and_what_it_does_not_differentiate(x64):
@@ -227,7 +234,7 @@ def test_a_custom_jvp_with_symbolic_zeros_and_what_it_does_not_differentiate(x64
         return lambda x, w: fn(3, x, w)
 
     inputs = normal(3, dtype=jnp.float64), normal(3, seed=1, dtype=jnp.float64)
-    checks = ["forward", "undefined"]
+    checks = ["forward", "missing_grad_output"]
     assert check(ruled(1.0), inputs, checks=checks).verdict is PASSED
     assert {(True, False), (False, True)} <= seen
     found = check(ruled(1.01), inputs, checks=checks)["forward"]
@@ -537,7 +544,7 @@ def test_numpys_random_state_is_left_alone(drawn):
     after = np.random.get_state()  # noqa: NPY002
     np.testing.assert_array_equal(after[1], before[1])
     assert after[2] == before[2]
-    assert report["hygiene"].verdict is PASSED
+    assert report["side_effects"].verdict is PASSED
 
 
 def test_a_function_that_seeds_numpys_generator_is_a_finding():
@@ -546,7 +553,7 @@ def test_a_function_that_seeds_numpys_generator_is_a_finding():
         return jnp.sin(x)
 
     report = check(seeding, normal(3))
-    assert report["hygiene"].verdict is FAILED
+    assert report["side_effects"].verdict is FAILED
 
 
 @pytest.mark.parametrize(
@@ -679,7 +686,7 @@ def test_a_function_without_any_derivative_does_not_pass():
         return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
     report = check(callback, normal(4))
-    assert report["hygiene"].verdict is PASSED
+    assert report["side_effects"].verdict is PASSED
     assert report.verdict is SKIPPED
 
 
@@ -784,11 +791,11 @@ def test_a_gradient_that_is_zero_unless_another_input_is_perturbed_is_found(wrap
     right, wrong = wrap(told(lambda needs: False)), wrap(told(lambda needs: not needs[1]))
     assert not jax.grad(lambda x: wrong(x, inputs[1]).sum())(inputs[0]).any()
     for seed in range(seeds):
-        options = {"seed": seed, "checks": ["backward", "traits"]}
+        options = {"seed": seed, "checks": ["backward", "grad_metadata"]}
         assert check(right, inputs, **options).verdict is PASSED
         found = verdicts(report := check(wrong, inputs, **options))
-        assert (found["backward"], found["traits"]) == (PASSED, FAILED)
-        assert " needs a gradient, against all" in report["traits"].findings[0].message
+        assert (found["backward"], found["grad_metadata"]) == (PASSED, FAILED)
+        assert " needs a gradient, against all" in report["grad_metadata"].findings[0].message
 
 
 def test_subsets_of_the_inputs_are_not_compiled_and_of_loops_only_a_few(caplog):
@@ -801,8 +808,8 @@ def test_subsets_of_the_inputs_are_not_compiled_and_of_loops_only_a_few(caplog):
         assert report.verdict is PASSED
         return sum(f"Compiling jit({name})" in each.message for each in caplog.records)
 
-    assert compiled(jax.jit, "plain", "traits") <= compiled(jax.jit, "plain")
-    more = compiled(looped, "scan", "traits") - compiled(looped, "scan")
+    assert compiled(jax.jit, "plain", "grad_metadata") <= compiled(jax.jit, "plain")
+    more = compiled(looped, "scan", "grad_metadata") - compiled(looped, "scan")
     assert 0 < more <= 32
 
 
@@ -821,7 +828,10 @@ def test_the_function_runs_as_often_for_many_inputs_and_outputs_as_for_few():
             return tuple(map(jnp.sin, inputs))
 
         inputs = [normal(1, seed=k) for k in range(count)]
-        assert check(fn, inputs, checks=["backward", "forward", "undefined"]).verdict is PASSED
+        assert (
+            check(fn, inputs, checks=["backward", "forward", "missing_grad_output"]).verdict
+            is PASSED
+        )
         return len(ran)
 
     assert runs(32) <= runs(16) + 2  # one group more tells twice as many apart
@@ -848,8 +858,8 @@ def test_a_rule_returns_the_functions_value_beside_its_derivative(dtype, jvp):
         wrong = valued(lambda x: 1.2 * jax.nn.logsumexp(x), jvp=jvp)
         assert check(right, x).verdict is not FAILED
         report = check(wrong, x)
-        assert verdicts(report)["hygiene"] is FAILED
-        assert "another value" in report["hygiene"].findings[0].message
+        assert verdicts(report)["side_effects"] is FAILED
+        assert "another value" in report["side_effects"].findings[0].message
         assert "the forward of the rule" in " ".join(str(report).split())
         check_grads(right, (x,), 1, modes="rev")
         with pytest.raises(AssertionError, match="another value"):

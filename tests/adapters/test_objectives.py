@@ -68,7 +68,7 @@ def test_one_jacobian_of_several_outputs_and_inputs():
 )
 def test_a_gradient_is_an_array_like_its_input(gradient, seed):
     report = gradproof.check(rosen, X, grad=gradient, seed=seed)
-    assert report["traits"].verdict is Verdict.FAILED, str(report)
+    assert report["grad_metadata"].verdict is Verdict.FAILED, str(report)
 
 
 @seeds

@@ -57,12 +57,12 @@ def test_a_backward_that_heeds_who_needs_a_gradient_passes_and_so_does_a_careles
 def test_a_gradient_that_depends_on_who_needs_one_names_the_inputs(mode):
     report = gradproof.check(weighted, INPUTS, seed=0)
     assert report["backward"].verdict == "passed"
-    assert "where only x and b need a gradient" in report["traits"].findings[0].message
+    assert "where only x and b need a gradient" in report["grad_metadata"].findings[0].message
 
 
 @pytest.mark.parametrize("mode", ["raises"], indirect=True)
 def test_a_backward_that_raises_where_an_input_needs_no_gradient_is_found(mode):
-    findings = gradproof.check(weighted, INPUTS, seed=0)["traits"].findings
+    findings = gradproof.check(weighted, INPUTS, seed=0)["grad_metadata"].findings
     assert any("raised where only x needs a gradient" in each.message for each in findings)
 
 
@@ -73,7 +73,7 @@ def test_a_function_that_differentiates_inside_need_not_run_without_that():
 
     report = gradproof.check(forces, INPUTS, seed=0)
     assert report.verdict == "passed", str(report)
-    (note,) = report["traits"].notes
+    (note,) = report["grad_metadata"].notes
     assert note.startswith("the function does not run where only w needs a gradient")
     assert "does not require grad" in note
 

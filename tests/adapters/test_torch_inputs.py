@@ -16,7 +16,7 @@ from gradproof.errors import UsageError
 from gradproof.torch import gradcheck
 from gradproof.torch._adapter import build
 
-QUICK = ["backward", "forward", "hygiene"]
+QUICK = ["backward", "forward", "side_effects"]
 
 
 def named(report: gradproof.Report) -> list[str]:
@@ -326,8 +326,8 @@ def test_the_sign_that_a_jagged_tensor_loses_is_a_finding_of_the_layout():
         return jagged.sin().values()
 
     report = gradproof.check(fn, (normal(5, 2),), seed=0)
-    assert [r.name for r in report.checks if r.verdict == "failed"] == ["layout"], report
-    assert "negative bit" in report["layout"].summary
+    assert [r.name for r in report.checks if r.verdict == "failed"] == ["memory_layout"], report
+    assert "negative bit" in report["memory_layout"].summary
 
 
 def test_nested_and_masked_tensors_are_refused_in_one_sentence():

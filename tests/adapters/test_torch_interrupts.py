@@ -140,7 +140,7 @@ def of_layer() -> tuple[Callable[[], Any], Everything]:
     with torch.enable_grad():
         layer(x).sum().backward()
     x.register_hook(lambda v: v)
-    checks = ["backward", "forward", "hygiene", "batched", "traits", "layout"]
+    checks = ["backward", "forward", "side_effects", "batched", "grad_metadata", "memory_layout"]
     run = lambda: gradproof.check(layer, (x,), checks=checks, seed=0)  # noqa: E731
     return run, Everything(layer, [x])
 
@@ -151,7 +151,7 @@ def of_captured() -> tuple[Callable[[], Any], Everything]:
     def fn(x, scale=weight):
         return (x * held["w"][0]).sin() * scale * torch.rand(2, dtype=x.dtype) * random.random()
 
-    checks = ["backward", "forward", "second_order", "hygiene"]
+    checks = ["backward", "forward", "second_order", "side_effects"]
     run = lambda: gradproof.check(fn, (x,), checks=checks, order=2, seed=0)  # noqa: E731
     return run, Everything(None, [*held["w"], weight, x])
 

@@ -62,8 +62,8 @@ def _complete(**changed: Callable[..., Any]) -> FunctionMap:
 
 
 ALL = (
-    "backward", "forward", "adjoint", "linearity", "layout", "traits", "sparse", "undefined",
-    "determinism", "hygiene", "batched", "batched_forward",
+    "backward", "forward", "forward_vs_backward", "linearity", "memory_layout", "grad_metadata",
+    "sparse", "missing_grad_output", "determinism", "side_effects", "batched", "batched_forward",
 )  # fmt: skip
 
 
@@ -114,29 +114,29 @@ MISTAKES: dict[str, tuple[Callable[[], FunctionMap], set[str]]] = {
         lambda: _broken(
             vjp_layout=lambda v, layout: SLOPES * (v[::-1] if layout == "transposed" else v)
         ),
-        {"layout"},
+        {"memory_layout"},
     ),
     "stride 0 read as dense": (
         lambda: _broken(vjp_layout=lambda v, name: SLOPES * v * (1 + (name == "expanded"))),
-        {"layout"},
+        {"memory_layout"},
     ),
     "undefined cotangents read as one": (
         lambda: _broken(
             vjp_undefined=lambda v, missing: SLOPES * (_without(v - 1, missing, OUTPUTS) + 1)
         ),
-        {"undefined"},
+        {"missing_grad_output"},
     ),
     "undefined cotangent that drops the others too": (
         lambda: _broken(vjp_undefined=lambda v, missing: 0 * v),
-        {"undefined"},
+        {"missing_grad_output"},
     ),
     "missing tangent that drops the others too": (
         lambda: _broken(jvp_undefined=lambda u, missing: 0 * u),
-        {"undefined"},
+        {"missing_grad_output"},
     ),
     "gradient of the wrong dtype": (
         lambda: _broken(gradient_traits=lambda v: (Trait(1, "dtype", "float32", "float64"),)),
-        {"traits"},
+        {"grad_metadata"},
     ),
     "gradient outside the domain": (
         lambda: _broken(outside_domain=lambda v: ((0, (3,), 0.5),)),
@@ -144,7 +144,7 @@ MISTAKES: dict[str, tuple[Callable[[], FunctionMap], set[str]]] = {
     ),
     "cotangent overwritten": (
         lambda: _broken(side_effects=lambda v: (("cotangent", "it was changed"),)),
-        {"hygiene"},
+        {"side_effects"},
     ),
 }
 
@@ -215,7 +215,7 @@ def test_a_right_backward_of_any_scale_is_linear() -> None:
 
 @pytest.mark.parametrize("factor", [1.0001, -1.0, 0.0, np.nan, np.inf])
 def test_modes_that_disagree_fail(factor: float) -> None:
-    _said(_map(Linear(lambda u: factor * SLOPES * u, lambda v: SLOPES * v)), "adjoint")
+    _said(_map(Linear(lambda u: factor * SLOPES * u, lambda v: SLOPES * v)), "forward_vs_backward")
 
 
 @pytest.mark.parametrize("copies", [1, 1 << 20])
@@ -225,18 +225,21 @@ def test_an_entry_that_is_wrong_in_one_mode_fails_however_often_it_is_tiled(copi
     wrong[copies // 3] *= 1.01
     claimed = Linear(lambda u: wrong * u, lambda v: cosines * v)
     map_ = FunctionMap(np.sin, np.full(copies, 0.7), claimed, forward=True)
-    assert result_of(map_, "adjoint", derived=True).verdict is Verdict.FAILED
+    assert result_of(map_, "forward_vs_backward", derived=True).verdict is Verdict.FAILED
     right = FunctionMap(np.sin, map_.point, Linear.diagonal(cosines), forward=True)
-    assert result_of(right, "adjoint", derived=True).verdict is Verdict.PASSED
+    assert result_of(right, "forward_vs_backward", derived=True).verdict is Verdict.PASSED
 
 
 def test_modes_that_are_wrong_alike_agree() -> None:
-    assert result_of(_map(Linear.diagonal(2 * SLOPES)), "adjoint").verdict is Verdict.PASSED
+    assert (
+        result_of(_map(Linear.diagonal(2 * SLOPES)), "forward_vs_backward").verdict
+        is Verdict.PASSED
+    )
 
 
 def test_layouts_are_named() -> None:
     wrong = _complete(vjp_layout=lambda v, layout: SLOPES * v * (1 + (layout == "expanded")))
-    result = _said(wrong, "layout")
+    result = _said(wrong, "memory_layout")
     assert {finding.kind for finding in result.findings} == {"layout: expanded"}
     assert "expanded" in result.summary
     assert "transposed" not in result.summary
@@ -246,7 +249,7 @@ def test_a_layout_that_raises_is_a_finding() -> None:
     def raising(v: np.ndarray, layout: str) -> np.ndarray:
         raise RuntimeError("view size is not compatible")
 
-    (first, *_) = _said(_complete(vjp_layout=raising), "layout").findings
+    (first, *_) = _said(_complete(vjp_layout=raising), "memory_layout").findings
     assert "RuntimeError" in first.message
     assert "view size is not compatible" in first.message
 
@@ -255,14 +258,14 @@ def test_a_layout_that_cannot_be_made_is_no_finding() -> None:
     def missing(v: np.ndarray, layout: str) -> np.ndarray:
         raise Unsupported("no such layout")
 
-    assert result_of(_complete(vjp_layout=missing), "layout").verdict is not Verdict.FAILED
+    assert result_of(_complete(vjp_layout=missing), "memory_layout").verdict is not Verdict.FAILED
 
 
 def test_the_output_whose_undefined_cotangent_matters_is_named() -> None:
     def wrong(v: np.ndarray, missing: frozenset[int]) -> np.ndarray:
         return SLOPES * _without(v, missing - {1}, OUTPUTS)
 
-    result = _said(_complete(vjp_undefined=wrong), "undefined")
+    result = _said(_complete(vjp_undefined=wrong), "missing_grad_output")
     assert any("y1" in finding.message for finding in result.findings)
 
 
@@ -270,7 +273,7 @@ def test_an_undefined_cotangent_that_raises_is_a_finding() -> None:
     def raising(v: np.ndarray, missing: frozenset[int]) -> np.ndarray:
         raise AttributeError("'NoneType' object has no attribute 'mul'")
 
-    (finding, *_) = _said(_complete(vjp_undefined=raising), "undefined").findings
+    (finding, *_) = _said(_complete(vjp_undefined=raising), "missing_grad_output").findings
     assert finding.kind == "undefined: raised"
     assert "NoneType" in finding.message
 
@@ -279,7 +282,7 @@ def test_a_backward_that_always_raises_is_no_matter_of_undefined_cotangents() ->
     def raising(*_: Any) -> np.ndarray:
         raise ArithmeticError("not written yet")
 
-    result = _said(_complete(vjp=raising, vjp_undefined=raising), "undefined")
+    result = _said(_complete(vjp=raising, vjp_undefined=raising), "missing_grad_output")
     assert result.summary == "it raised ArithmeticError: not written yet"
     assert not any("undefined" in finding.message for finding in result.findings)
 
@@ -317,7 +320,7 @@ def test_a_value_that_differs_from_run_to_run_is_remarked() -> None:
 
 def test_a_missing_tangent_is_not_asked_for_where_forward_mode_is_not() -> None:
     map_ = _complete(jvp_undefined=lambda u, missing: 0 * u)
-    assert result_of(map_, "undefined").verdict is Verdict.PASSED
+    assert result_of(map_, "missing_grad_output").verdict is Verdict.PASSED
     assert map_.calls["jvp_undefined"] == 0
 
 

@@ -871,7 +871,9 @@ def test_a_function_that_goes_by_strides_is_not_accused_of_it(dtype):
         return x.as_strided((2, 2), (1, 2)) * 2
 
     x = normal(3, 3, dtype=dtype)
-    result = gradproof.check(strided, [x], checks=["backward", "layout"], seed=0)["layout"]
+    result = gradproof.check(strided, [x], checks=["backward", "memory_layout"], seed=0)[
+        "memory_layout"
+    ]
     assert result.verdict is PASSED, result
     assert "goes by how its inputs lie in memory" in " ".join(result.notes)
 
@@ -885,8 +887,8 @@ def test_a_function_that_goes_by_strides_is_not_accused_of_it(dtype):
         def backward(ctx, g):
             return 2 * g
 
-    report = gradproof.check(Misread.apply, [x], checks=["backward", "layout"], seed=0)
-    assert report["layout"].verdict is FAILED, report
+    report = gradproof.check(Misread.apply, [x], checks=["backward", "memory_layout"], seed=0)
+    assert report["memory_layout"].verdict is FAILED, report
 
 
 class MaskOfContiguous(SeededDropout):
@@ -902,13 +904,13 @@ class MaskOfContiguous(SeededDropout):
 @pytest.mark.parametrize("dtype", [DOUBLE, BRAIN], ids=["float64", "bfloat16"])
 def test_a_mask_drawn_in_the_order_of_the_memory_is_not_an_input_misread(dtype):
     x = normal(5, 5, dtype=dtype)
-    checks = ["backward", "layout"]
-    right = gradproof.check(SeededDropout.apply, [x], checks=checks, seed=0)["layout"]
+    checks = ["backward", "memory_layout"]
+    right = gradproof.check(SeededDropout.apply, [x], checks=checks, seed=0)["memory_layout"]
     assert right.verdict is PASSED, right
     assert "draws random numbers in the order of the memory" in " ".join(right.notes)
     report = gradproof.check(MaskOfContiguous.apply, [x], checks=checks, seed=0)
     assert report["backward"].verdict is PASSED, report
-    assert report["layout"].verdict is FAILED, report
+    assert report["memory_layout"].verdict is FAILED, report
 
 
 class RawMemory(torch.autograd.Function):
@@ -933,9 +935,9 @@ class RawMemory(torch.autograd.Function):
 def test_a_kernel_that_misreads_its_inputs_both_ways_is_a_finding():
     """Its derivative is right of what it computes; that is not what it is to compute."""
     x = normal(3, 3, dtype=DOUBLE)
-    report = gradproof.check(RawMemory.apply, [x], checks=["backward", "layout"], seed=0)
+    report = gradproof.check(RawMemory.apply, [x], checks=["backward", "memory_layout"], seed=0)
     assert report["backward"].verdict is PASSED, report
-    assert report["layout"].verdict is FAILED, report
+    assert report["memory_layout"].verdict is FAILED, report
 
 
 @pytest.mark.parametrize("largest", [65504.0, 1000.0], ids=["beyond_the_format", "too_early"])
@@ -953,6 +955,6 @@ def test_a_gradient_beyond_float16_is_infinite_in_one_mode_and_no_disagreement(l
     x = torch.tensor([6.0, 2.5, -3.0], dtype=HALF, requires_grad=True)
     fn = with_both_rules(lambda x: x.double() ** 7, gradient, lambda t, x: slope(x) * t)
     report = gradproof.check(fn, (x,), seed=0)
-    assert report["adjoint"].verdict is Verdict.SKIPPED
-    assert "largest number" in report["adjoint"].summary
+    assert report["forward_vs_backward"].verdict is Verdict.SKIPPED
+    assert "largest number" in report["forward_vs_backward"].summary
     assert report["backward"].verdict is (PASSED if largest > 65503 else FAILED), str(report)

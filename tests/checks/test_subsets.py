@@ -47,8 +47,8 @@ def inputs(count: int) -> list[torch.Tensor]:
 
 
 def traits(fn, count: int, seed: int, **options):
-    report = gradproof.check(fn, inputs(count), checks=["traits"], seed=seed, **options)
-    return report["traits"]
+    report = gradproof.check(fn, inputs(count), checks=["grad_metadata"], seed=seed, **options)
+    return report["grad_metadata"]
 
 
 def alone(place: int) -> Callable[[frozenset[int]], set[int]]:
@@ -117,9 +117,12 @@ def many(xs):
 @pytest.mark.parametrize("count", [2, 4, 5, 10, 25, 100])
 def test_undefined_asks_for_20_vjps_and_20_jvps_at_most(count):
     report = gradproof.check(
-        lambda *xs: many(xs), inputs(count), checks=["backward", "forward", "undefined"], seed=0
+        lambda *xs: many(xs),
+        inputs(count),
+        checks=["backward", "forward", "missing_grad_output"],
+        seed=0,
     )
-    result = report["undefined"]
+    result = report["missing_grad_output"]
     assert result.verdict == "passed"
     assert result.calls["vjp"] <= min(20, 2**count)
     assert result.calls["jvp"] <= min(20, 2**count)
@@ -154,10 +157,10 @@ class Picky(torch.autograd.Function):
 @pytest.mark.parametrize("count", [5, 12, 100])
 def test_the_one_of_many_cotangents_that_must_be_there_is_named(count, seed):
     fn = type("Judged", (Picky,), {"missing": count - 1})
-    options = {"checks": ["backward", "undefined"], "seed": seed}
-    result = gradproof.check(fn.apply, inputs(count), **options)["undefined"]
+    options = {"checks": ["backward", "missing_grad_output"], "seed": seed}
+    result = gradproof.check(fn.apply, inputs(count), **options)["missing_grad_output"]
     assert result.verdict == "failed"
     named = f"cotangent of output {count - 1} undefined against zero"
     assert any(named in finding.message for finding in result.findings)
-    right = gradproof.check(lambda *xs: many(xs), inputs(count), **options)["undefined"]
+    right = gradproof.check(lambda *xs: many(xs), inputs(count), **options)["missing_grad_output"]
     assert right.verdict == "passed"

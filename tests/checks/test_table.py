@@ -29,7 +29,7 @@ def test_names_are_those_of_the_rows_each_once():
     assert tuple(check.name for check in TABLE) == CHECK_NAMES
     assert len(set(CHECK_NAMES)) == len(CHECK_NAMES)
     assert set(TRANSFORM_NAMES) < set(CHECK_NAMES)
-    assert row("layout") in TABLE
+    assert row("memory_layout") in TABLE
     assert row("no such check") is None
 
 
@@ -148,8 +148,8 @@ def made(name, verdict, *causes):
     return CheckResult(name, verdict, "told", causes=tuple(Cause(one, one) for one in causes))
 def verdict(*results):
     return Report("f", (), (), results, {}, 0.0, 0).verdict
-print(verdict(made("added", Verdict.SKIPPED), made("traits", Verdict.PASSED)))
-print(verdict(made("state", Verdict.SKIPPED), made("traits", Verdict.PASSED)))
+print(verdict(made("added", Verdict.SKIPPED), made("grad_metadata", Verdict.PASSED)))
+print(verdict(made("second_point", Verdict.SKIPPED), made("grad_metadata", Verdict.PASSED)))
 """
     )
     assert told == ["skipped", "passed"]
@@ -164,7 +164,7 @@ from gradproof.torch._judge import Options
 from gradproof.torch._messages import ranked
 options = Options(1e-6, 1e-5, 1e-3, 0.0, False, False, False, True, False, "warn")
 print("added" in options.settings().checks)
-print([one.check for one in ranked([Finding("traits", ""), Finding("added", "")])])
+print([one.check for one in ranked([Finding("grad_metadata", ""), Finding("added", "")])])
 """
     )
-    assert told == ["True", "['added', 'traits']"]
+    assert told == ["True", "['added', 'grad_metadata']"]

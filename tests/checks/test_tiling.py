@@ -18,13 +18,13 @@ import gradproof
 SIZES = [100, 10_000, pytest.param(1_000_000, marks=pytest.mark.slow)]
 # How the entry is wrong, the rows that fail for that, and what is asked beside the usual.
 ROWS: dict[str, tuple[set[str], dict[str, Any]]] = {
-    "backward": ({"backward", "adjoint"}, {}),
-    "forward": ({"forward", "adjoint"}, {}),
+    "backward": ({"backward", "forward_vs_backward"}, {}),
+    "forward": ({"forward", "forward_vs_backward"}, {}),
     "linearity": ({"linearity", "batched"}, {}),
-    "layout": ({"layout"}, {}),
+    "layout": ({"memory_layout"}, {}),
     "determinism": ({"determinism"}, {"checks": ["determinism"]}),
-    "undefined": ({"undefined"}, {}),
-    "state": ({"state"}, {}),
+    "undefined": ({"missing_grad_output"}, {}),
+    "state": ({"second_point"}, {}),
     "batched": ({"batched"}, {}),
     "second_order": ({"second_order", "forward_over_forward", "pairs"}, {"order": 2}),
     "func": ({"functional_vjp"}, {"transforms": ["functional_vjp"]}),

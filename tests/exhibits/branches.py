@@ -224,7 +224,7 @@ EXHIBITS = (
         make_inputs=lambda: (leaf(2.0, 3.0, 0.0, 5.0),),
         wrong=ruled(product_of_all, lambda g, x: g * x.prod() / x),
         right=product_of_all,
-        also=frozenset({"undefined"}),  # 0 / 0 times no cotangent
+        also=frozenset({"missing_grad_output"}),  # 0 / 0 times no cotangent
         place=(0, (2,), 0, ()),
         words=("x[2]",),
         hidden_inputs=lambda: (leaf(2.0, 3.0, -1.0, 5.0),),
@@ -237,7 +237,7 @@ EXHIBITS = (
         right=squares,
         place=(0, None, 0, None),
         words=("x[",),
-        also=frozenset({"layout"}),
+        also=frozenset({"memory_layout"}),
     ),
     Exhibit(
         name="saved_vector_read_without_its_stride",
@@ -247,7 +247,7 @@ EXHIBITS = (
         right=squares,
         place=(0, None, 0, None),
         words=("x[",),
-        also=frozenset({"layout"}),
+        also=frozenset({"memory_layout"}),
     ),
     Exhibit(
         name="pooling_counts_padding_in_channels_last",
@@ -257,7 +257,7 @@ EXHIBITS = (
         right=pooled,
         place=(0, None, 0, None),
         words=("x[",),
-        also=frozenset({"layout"}),
+        also=frozenset({"memory_layout"}),
     ),
     Exhibit(
         name="group_norm_divides_by_the_last_extent",
@@ -393,7 +393,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(4), normal(4, seed=2)),
         wrong=lambda x, w: PartnersByPosition.apply(x, w),
         right=partners,
-        check="traits",
+        check="grad_metadata",
         place=(0, None, None, None),
         words=("where only x needs a gradient",),
     ),

@@ -128,7 +128,7 @@ EXHIBITS = (
         make_inputs=masked_scores,
         wrong=ruled(weights, lambda g, x: gradient_of_weights(g, x) + (x - x)),
         right=weights,
-        also=frozenset({"undefined", "linearity"}),
+        also=frozenset({"missing_grad_output", "linearity"}),
         place=(0, (0, 2), 0, (0, 0)),
         words=("claimed nan",),
         cause="not a number",
@@ -201,7 +201,16 @@ EXHIBITS = (
         make_inputs=lambda: (leaf(0.0, 0.0),),
         wrong=root_of_squares,
         right=ruled(root_of_squares, norm_that_is_flat_at_zero),
-        also=frozenset({"forward", "adjoint", "linearity", "layout", "determinism", "batched"}),
+        also=frozenset(
+            {
+                "forward",
+                "forward_vs_backward",
+                "linearity",
+                "memory_layout",
+                "determinism",
+                "batched",
+            }
+        ),
         place=(0, (0,), 0, ()),
         words=("claimed nan, outside", "from -1 to 1"),
         step=None,
@@ -212,7 +221,7 @@ EXHIBITS = (
         make_inputs=lambda: (leaf(0.0, 1.0),),
         wrong=ruled(torch.sqrt, lambda g, x: g * torch.where(x == 0, -torch.inf, 0.5 / x.sqrt())),
         right=ruled(torch.sqrt, lambda g, x: g * torch.where(x == 0, 0.0, 0.5 / x.sqrt())),
-        also=frozenset({"undefined"}),  # infinite times a cotangent of zero
+        also=frozenset({"missing_grad_output"}),  # infinite times a cotangent of zero
         place=(0, (0,), 0, (0,)),
         words=("claimed -inf, but the slope is infinite: inf",),
         step=None,

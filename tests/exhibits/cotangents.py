@@ -13,12 +13,21 @@ from exhibits.frame import Exhibit, normal, read_as_contiguous, ruled, storage_r
 
 # A backward that differs from run to run, or is not linear, spoils whatever builds on it.
 FOLLOWS_FROM_CHAOS = frozenset(
-    {"backward", "linearity", "layout", "state", "determinism", "batched", "adjoint", "hygiene"}
+    {
+        "backward",
+        "linearity",
+        "memory_layout",
+        "second_point",
+        "determinism",
+        "batched",
+        "forward_vs_backward",
+        "side_effects",
+    }
 )
 
 
 # One that writes over what its call keeps spoils every further backward of that call.
-FOLLOWS_FROM_A_SPOILT_CALL = FOLLOWS_FROM_CHAOS | {"undefined", "traits"}
+FOLLOWS_FROM_A_SPOILT_CALL = FOLLOWS_FROM_CHAOS | {"missing_grad_output", "grad_metadata"}
 
 
 _PRECISIONS = {
@@ -449,7 +458,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(4),),
         wrong=ruled(sine_and_cosine, only_with_the_first, vmap=False),
         right=ruled(sine_and_cosine, lambda g, h, x: g * x.cos() - h * x.sin()),
-        check="undefined",
+        check="missing_grad_output",
         also=frozenset({"linearity"}),
         words=("with zeros for the others",),
     ),
@@ -460,7 +469,7 @@ EXHIBITS = (
         wrong=lambda a: sine_reading(read_as_contiguous)(span_of_a_close_pair(a)),
         right=lambda a: sine(span_of_a_close_pair(a)),
         step=None,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("a",),
     ),
@@ -471,7 +480,7 @@ EXHIBITS = (
         make_inputs=matrix,
         wrong=sine_reading(read_as_contiguous),
         right=sine,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x",),
     ),
@@ -481,7 +490,7 @@ EXHIBITS = (
         make_inputs=matrix,
         wrong=ruled(sine, wrong_for_stride_0_in_one_dimension, vmap=False),
         right=sine,
-        check="layout",
+        check="memory_layout",
         words=("expanded",),
     ),
     Exhibit(
@@ -499,7 +508,7 @@ EXHIBITS = (
         make_inputs=matrix,
         wrong=ruled(sine, with_strides_of_input, vmap=False),
         right=sine,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x",),
     ),
@@ -509,7 +518,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=sine_reading(read_as_contiguous),
         right=sine,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x",),
     ),
@@ -520,7 +529,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=sine_reading(expanded_read_as_contiguous),
         right=sine,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x", "expanded"),
     ),
@@ -530,7 +539,7 @@ EXHIBITS = (
         make_inputs=matrix,
         wrong=ruled(sine, rows_read_without_their_pitch, vmap=False),
         right=sine,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x", "sliced"),
     ),
@@ -540,7 +549,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(2, 3, 4),),
         wrong=ruled(sine, heads_and_tokens_mixed_up, vmap=False),
         right=sine,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x", "permuted"),
     ),
@@ -550,7 +559,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(2, 3, 2, 4),),
         wrong=ruled(sine, channels_last_read_as_contiguous, vmap=False),
         right=sine,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x", "channels_last"),
     ),
@@ -561,7 +570,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, bit_overlooked, vmap=False),
         right=sine,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x", "negative bit"),
     ),
@@ -571,7 +580,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6, dtype=torch.complex128),),
         wrong=ruled(sine, bit_overlooked, vmap=False),
         right=sine,
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x", "conjugate bit"),
     ),
@@ -581,7 +590,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6, dtype=torch.complex128),),
         wrong=ruled(squares, bit_of_input_overlooked, vmap=False),
         right=ruled(squares, lambda g, x: 2 * g * x.conj(), vmap=False),
-        check="layout",
+        check="memory_layout",
         place=(0, None, None, None),
         words=("x", "conjugate bit"),
     ),
@@ -591,7 +600,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6, dtype=torch.complex128).detach().conj().requires_grad_(),),
         wrong=ruled(squares, bit_of_input_overlooked, vmap=False),
         right=ruled(squares, lambda g, x: 2 * g * x.conj(), vmap=False),
-        also=frozenset({"layout", "state"}),
+        also=frozenset({"memory_layout", "second_point"}),
     ),
     Exhibit(
         name="negative_bit_of_the_given_input_overlooked",
@@ -601,7 +610,7 @@ EXHIBITS = (
         ),
         wrong=ruled(sine, lambda g, x: -g * x.cos() if x.is_neg() else g * x.cos(), vmap=False),
         right=sine,
-        also=frozenset({"layout", "state"}),
+        also=frozenset({"memory_layout", "second_point"}),
     ),
     Exhibit(
         name="value_depends_on_the_layout_of_the_input",
@@ -610,7 +619,7 @@ EXHIBITS = (
         make_inputs=matrix,
         wrong=doubled_where_it_is_dense,
         right=doubled,
-        check="layout",
+        check="memory_layout",
         words=("inputs", "transposed"),
     ),
     Exhibit(
@@ -639,7 +648,7 @@ EXHIBITS = (
         wrong=ruled(sine, one_for_all_by_another_branch, vmap=False),
         right=sine,
         check="linearity",
-        also=frozenset({"layout"}),
+        also=frozenset({"memory_layout"}),
     ),
     Exhibit(
         name="cotangent_ignored",
@@ -649,7 +658,7 @@ EXHIBITS = (
         wrong=ruled(sine, lambda g, x: x.cos()),
         right=sine,
         check="linearity",
-        also=frozenset({"backward", "undefined"}),
+        also=frozenset({"backward", "missing_grad_output"}),
     ),
     Exhibit(
         name="backward_squares_the_cotangent",
@@ -676,8 +685,8 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=ruled(doubled, doubled_in_place),
         right=doubled,
-        check="hygiene",
-        also=frozenset({"determinism", "layout"}),
+        check="side_effects",
+        also=frozenset({"determinism", "memory_layout"}),
         words=("cotangent",),
     ),
     Exhibit(
@@ -687,8 +696,8 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, zeroed_after_use),
         right=sine,
-        check="hygiene",
-        also=frozenset({"determinism", "layout"}),
+        check="side_effects",
+        also=frozenset({"determinism", "memory_layout"}),
         words=("cotangent",),
     ),
     Exhibit(
@@ -698,7 +707,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=ruled(squares, saved_input_scaled_after_use, vmap=False),
         right=squares,
-        check="hygiene",
+        check="side_effects",
         also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("x",),
     ),
@@ -709,7 +718,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=SlopeScaledInPlace.apply,
         right=SavedSlope.apply,
-        check="hygiene",
+        check="side_effects",
         also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("saved",),
     ),
@@ -725,7 +734,7 @@ EXHIBITS = (
                 wrong=over_what_was_saved(),
                 right=over_what_was_saved(saved=False),
                 step=None,
-                check="hygiene",
+                check="side_effects",
                 also=FOLLOWS_FROM_A_SPOILT_CALL,
                 words=("second backward of the same call gives another gradient",),
             ),
@@ -750,7 +759,7 @@ EXHIBITS = (
         wrong=over_what_was_saved(seen=True),
         right=over_what_was_saved(saved=False, seen=True),
         step=None,
-        check="hygiene",
+        check="side_effects",
         also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("second backward of the same call raises",),
     ),
@@ -760,7 +769,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientOverTheOutput.apply(x),
         right=lambda x: GradientOverACopyOfTheOutput.apply(x),
-        check="hygiene",
+        check="side_effects",
         also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("which is output 0",),
     ),
@@ -770,7 +779,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=in_a_work_space(copied=False),
         right=in_a_work_space(copied=True),
-        check="hygiene",
+        check="side_effects",
         words=("later backward", "gradient of x"),
     ),
     Exhibit(
@@ -780,7 +789,7 @@ EXHIBITS = (
         wrong=lambda x: InRoomOfTheCall.apply(x),
         right=lambda x: CopiedFromRoomOfTheCall.apply(x),
         step=None,
-        check="hygiene",
+        check="side_effects",
         words=("later backward", "gradient of x"),
     ),
     Exhibit(
@@ -789,7 +798,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=out_of_one_buffer(copied=False),
         right=out_of_one_buffer(copied=True),
-        check="hygiene",
+        check="side_effects",
         words=("later call", "output 0"),
     ),
     *(
@@ -799,7 +808,7 @@ EXHIBITS = (
             make_inputs=lambda: (normal(6),),
             wrong=Buffered(held, copied=False),
             right=Buffered(held, copied=True),
-            check="hygiene",
+            check="side_effects",
             words=(f"later {run}", held),
         )
         for held, run in (("gradient", "backward"), ("output", "call"))
@@ -832,7 +841,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: InputOverwritten.apply(x),
         right=sine,
-        check="hygiene",
+        check="side_effects",
         also=FOLLOWS_FROM_CHAOS,
         words=("x",),
     ),
@@ -842,7 +851,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, goes_by_a_draw, vmap=False),
         right=ruled(sine, draws_from_the_global_generator, vmap=False),
-        check="hygiene",
+        check="side_effects",
         also=FOLLOWS_FROM_CHAOS,
         words=("drew", "random"),
     ),
@@ -852,7 +861,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, seeds_the_global_generator, vmap=False),
         right=ruled(sine, draws_from_the_global_generator, vmap=False),
-        check="hygiene",
+        check="side_effects",
         words=("set", "random"),
     ),
     Exhibit(
@@ -861,7 +870,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(6),),
         wrong=runs_a_backward_inside,
         right=sine,
-        check="hygiene",
+        check="side_effects",
         words=("x", ".grad"),
     ),
     Exhibit(
@@ -891,7 +900,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(4),),
         wrong=ruled(sine_and_exp, both_or_nothing, materialize=False),
         right=MINDFUL,
-        check="undefined",
+        check="missing_grad_output",
         place=(0, None, None, None),
         words=("x",),
     ),
@@ -901,7 +910,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(4),),
         wrong=ruled(sine_and_exp, both_or_crash, materialize=False),
         right=MINDFUL,
-        check="undefined",
+        check="missing_grad_output",
         words=("raised TypeError",),
     ),
     *(
@@ -912,7 +921,7 @@ EXHIBITS = (
             wrong=keeping,
             right=sine,
             check="linearity",
-            also=FOLLOWS_FROM_CHAOS | {"undefined"},
+            also=FOLLOWS_FROM_CHAOS | {"missing_grad_output"},
         )
         for name, keeping in (("id", Keeping(id)), ("address_and_version", Keeping(place_of)))
     ),

@@ -75,7 +75,7 @@ EXHIBITS = (
         wrong=through_a_layer_of_its_own,
         right=through_a_layer,
         make_inputs=lambda: (normal(4), torch.nn.Parameter(normal(4, seed=2).detach())),
-        also=frozenset({"forward", "adjoint"}),
+        also=frozenset({"forward", "forward_vs_backward"}),
         place=(1, None, 0, None),
         words=("weight[",),
     ),

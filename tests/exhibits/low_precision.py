@@ -367,7 +367,7 @@ EXHIBITS = (
         wrong=ruled(sum_of_sines, lambda g, x: g * g * x.cos()),
         right=sum_of_sines,
         check="linearity",
-        also=frozenset({"backward", "batched", "layout", "adjoint"}),
+        also=frozenset({"backward", "batched", "memory_layout", "forward_vs_backward"}),
         step=None,
     ),
     Exhibit(
@@ -471,7 +471,7 @@ EXHIBITS = (
         make_inputs=low(16, 16, dtype=BRAIN),
         wrong=wrong_in_low_precision(lambda gradient: gradient + 0.05),
         right=tanh_kernel,
-        also=frozenset({"linearity", "undefined"}),
+        also=frozenset({"linearity", "missing_grad_output"}),
         words=("mean off by",),
         step=None,
     ),
@@ -566,7 +566,7 @@ EXHIBITS = (
         wrong=ruled(no_entries, lambda g, x: torch.full_like(x, math.nan)),
         right=no_entries,
         words=("outputs without entries", "got nan"),
-        also=frozenset({"undefined"}),
+        also=frozenset({"missing_grad_output"}),
         step=None,  # there is no output that a step could change
     ),
     # What rounding chooses: which point is nearer, which number is the largest, or above zero.
@@ -614,7 +614,7 @@ EXHIBITS = (
         make_inputs=lambda: (normal(24, 16, dtype=SINGLE), normal(16, 8, dtype=SINGLE, seed=2)),
         wrong=under_autocast(choosing(torch.tanh)),
         right=under_autocast(torch.tanh),
-        also=frozenset({"forward", "adjoint", "state"}),
+        also=frozenset({"forward", "forward_vs_backward", "second_point"}),
         words=("in float64",),
         step=None,
         verdict_of_right=UNDECIDED,  # differences of bfloat16 inside, forward mode
@@ -643,7 +643,7 @@ EXHIBITS = (
         wrong=ruled(torch.sin, of_two_dtypes(1.1), vmap=False),
         right=ruled(torch.sin, of_two_dtypes(1.0), vmap=False),
         make_inputs=low(5, 7, dtype=SINGLE),
-        also=frozenset({"state"}),
+        also=frozenset({"second_point"}),
         step=None,
     ),
     Exhibit(
@@ -654,7 +654,7 @@ EXHIBITS = (
         right=ruled(torch.sin, by_float32(lambda g, x: g * x.cos()), vmap=False),
         make_inputs=low(5, 7, dtype=HALF),
         check="linearity",
-        also=frozenset({"state"}),
+        also=frozenset({"second_point"}),
         step=None,
     ),
     Exhibit(
@@ -664,7 +664,7 @@ EXHIBITS = (
         wrong=ruled(normed, saved_in_float32(1.01), vmap=False),
         right=ruled(normed, saved_in_float32(1.0), vmap=False),
         make_inputs=low(6, 2, dtype=SINGLE),
-        also=frozenset({"state"}),
+        also=frozenset({"second_point"}),
         step=None,
     ),
     # Accused by others, or by us while they were made.
@@ -736,7 +736,7 @@ EXHIBITS = (
             step=None,
         )
         for name, backward, check in (
-            ("row_off_unless_contiguous", row_off_unless_contiguous, "layout"),
+            ("row_off_unless_contiguous", row_off_unless_contiguous, "memory_layout"),
             ("off_for_a_single_entry", off_for_a_single_entry, "linearity"),
         )
     ),
@@ -747,7 +747,7 @@ EXHIBITS = (
             wrong=lambda x, weight: rms_of_ninths(x) * weight,
             right=lambda x, weight: torch.nn.functional.rms_norm(x, x.shape[-1:]) * weight,
             make_inputs=functools.partial(padded, dtype),
-            also=frozenset({"forward", "state"}),
+            also=frozenset({"forward", "second_point"}),
             step=None,
         )
         for dtype in (torch.float32, BRAIN)

@@ -264,7 +264,7 @@ def _first_half(cotangent: Tensor) -> Tensor:
     return flat.reshape(cotangent.shape)
 
 
-def layout_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
+def memory_layout_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     """Cotangents lying otherwise, and one number, or row, expanded over the output; then inputs."""
     shapes = outputs_of(fn, make())
     plain = some_cotangents(fn, make)
@@ -335,7 +335,7 @@ def differ_at_all(one: Tensor, other: Tensor) -> bool:
     return not torch.equal(one, other)
 
 
-def state_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
+def second_point_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     """A graph asked again after a call far away; and the gradient there, also in its memory.
 
     The first entry of an array of several stays, by which a cache may know it.
@@ -372,7 +372,7 @@ def state_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     return differ(there[columns], measured) or differ(again[columns], measured)
 
 
-def hygiene_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
+def side_effects_are_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     """Inputs, cotangents, what is returned or stored, a second backward, and the generator."""
     leaves = leaves_of(inputs := make())
     before = reals(leaves).clone()
@@ -414,7 +414,7 @@ def generator_is_misused(fn: Function, make: Inputs) -> bool:
     return not differ_at_all(*ends[:2]) or any(differ_at_all(found[0], each) for each in found)
 
 
-def undefined_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
+def missing_grad_output_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     """The cotangent of one output alone, against explicit zeros; and all of these, added up."""
     plain, parts = some_cotangents(fn, make), []
     for defined in range(len(plain)):
@@ -444,7 +444,7 @@ def batched_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     return any(differ(reals([each[row] for each in batch]), loop[row]) for row in range(2))
 
 
-def traits_are_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
+def grad_metadata_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
     """Another kind of array, or another gradient where other inputs need none."""
     cotangents = some_cotangents(fn, make)
     found = gradient(fn, make, cotangents)
@@ -548,13 +548,13 @@ SHOWS: dict[str, Callable[..., bool]] = {
     "backward": backward_is_wrong,
     "forward": forward_is_wrong,
     "linearity": linearity_is_wrong,
-    "layout": layout_is_wrong,
+    "memory_layout": memory_layout_is_wrong,
     "determinism": determinism_is_wrong,
-    "state": state_is_wrong,
-    "hygiene": hygiene_is_wrong,
-    "undefined": undefined_is_wrong,
+    "second_point": second_point_is_wrong,
+    "side_effects": side_effects_are_wrong,
+    "missing_grad_output": missing_grad_output_is_wrong,
     "batched": batched_is_wrong,
-    "traits": traits_are_wrong,
+    "grad_metadata": grad_metadata_is_wrong,
     "sparse": sparse_is_wrong,
     "second_order": second_order_is_wrong,
     "forward_over_forward": forward_over_forward_is_wrong,

@@ -170,7 +170,7 @@ def remembering(
         value=value,
         right=lambda xp, g, x: (g * slope(xp, x),),
         wrong=wrong,
-        check="state",
+        check="second_point",
     )
 
 

@@ -331,7 +331,7 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(summed, in_place, inside=False),
         right=lambda: ruled(summed, summed, inside=False),
-        check="hygiene",
+        check="side_effects",
     ),
     OnRanks(
         name="the second stage returns its own gradient",
@@ -562,7 +562,7 @@ RIGHT: tuple[OnRanks, ...] = (
         inputs=rows(2, 3),
         wrong=with_rows(lambda x: torch.cat(nn_functional.all_gather(x))),
         right=with_rows(lambda x: Contiguous.apply(torch.cat(nn_functional.all_gather(x)))),
-        check="layout",
+        check="memory_layout",
     ),
     OnRanks(
         name="nn.functional.reduce_scatter",

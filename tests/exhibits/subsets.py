@@ -98,7 +98,7 @@ _OF_SIX = tuple(
         make_inputs=_six,
         wrong=when(forgets),
         right=when(lambda needs: None),
-        check="traits",
+        check="grad_metadata",
         words=(words,),
     )
     for name, forgets, words in (
@@ -116,7 +116,7 @@ EXHIBITS = (
         make_inputs=_with_a_small_bias,
         wrong=lambda x, w, b: Affine.apply(x, w, b, True),
         right=lambda x, w, b: Affine.apply(x, w, b, False),
-        check="traits",
+        check="grad_metadata",
         words=("gradient of b",),
         step=None,  # of 16 bits
     ),

@@ -395,7 +395,9 @@ EXHIBITS = (
         wrong=None,
         right=divergence,
         step=None,
-        options={"checks": ["adjoint", "linearity", "undefined"]},  # all that is seen is rounding
+        options={
+            "checks": ["forward_vs_backward", "linearity", "missing_grad_output"]
+        },  # all that is seen is rounding
     ),
     Exhibit(
         name="leaky_relu_at_zero_with_another_slope_in_forward_mode",

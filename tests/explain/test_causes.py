@@ -563,7 +563,7 @@ def finding_of(kind: str, name: str = "y") -> Finding:
         (("kink", "kink"), ("not differentiable",), 1.0),
         (("kink", "entry", "entry", "entry"), ("not differentiable",), 0.25),
         (("saved", "input"), ("in place",), 1.0),
-        (("undefined",), ("undefined cotangent",), 1.0),
+        (("missing_grad_output",), ("undefined cotangent",), 1.0),
     ],
 )
 def test_kinds_of_findings_name_their_causes_as_far_as_the_findings_go(kinds, names, score):

@@ -119,7 +119,7 @@ def test_ours_answers_whoever_holds_the_name_and_however(run, pytester):
     result.stdout.fnmatch_lines(
         [
             "gradproof: 8 derivatives verified to *, 3 failed",
-            "FAILED test_it.py::test_layout - Layout.apply: layout: *",
+            "FAILED test_it.py::test_layout - Layout.apply: memory_layout: *",
         ]
     )
     names = [row["name"].split("::")[1] for row in document(pytester)["reports"]]

@@ -248,7 +248,7 @@ def test_a_cotangent_read_as_contiguous_is_found():
     assert theirs.gradcheck(function, real(2, 3))
     with pytest.raises(ours.GradcheckError) as caught:
         ours.gradcheck(function, real(2, 3))
-    assert {finding.check for finding in caught.value.report.findings} == {"layout"}
+    assert {finding.check for finding in caught.value.report.findings} == {"memory_layout"}
 
 
 def test_a_backward_that_overwrites_its_cotangent_is_found():
@@ -269,7 +269,7 @@ def test_a_backward_that_spoils_its_call_is_refused_and_its_mismatch_told(off, s
             ours.gradcheck(function, real(2), **options)
         if not seen:
             failed = {finding.check for finding in caught.value.report.findings}
-            assert "hygiene" in failed
+            assert "side_effects" in failed
             assert off == 1 or "backward" in failed
 
 
@@ -531,7 +531,7 @@ def test_a_backward_that_draws_is_noted_and_one_that_seeds_is_refused():
     fine, faulty = (custom(lambda x: 2 * x, rule) for rule in (drawing, seeding))
     for module in (theirs, ours):
         assert module.gradcheck(fine, real(2))
-    [note] = gradproof.check(fine, real(2), seed=0)["hygiene"].notes
+    [note] = gradproof.check(fine, real(2), seed=0)["side_effects"].notes
     assert note.startswith("the backward drew from PyTorch's global random state")
     assert theirs.gradcheck(faulty, real(2))
     torch.set_rng_state(state)

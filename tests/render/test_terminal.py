@@ -41,7 +41,7 @@ def test_a_name_that_looks_like_markup_is_shown_as_it_is():
     assert "params['a'][0].imag" in printed("many_findings")
 
 
-@pytest.mark.parametrize(("width", "widest"), [(60, 60), (100, 100), (300, 120)])
+@pytest.mark.parametrize(("width", "widest"), [(70, 70), (100, 100), (300, 120)])
 def test_a_report_is_as_wide_as_the_terminal_and_no_wider_than_is_read(width, widest):
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=True, color_system=None)

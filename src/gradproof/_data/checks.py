@@ -85,8 +85,8 @@ TABLE: tuple[Check, ...] = (
         option="forward",
     ),
     Check(
-        name="adjoint",
-        run="adjoint.check",
+        name="forward_vs_backward",
+        run="forward_vs_backward.check",
         identity=True,
         mode="both",
         compares=True,
@@ -107,8 +107,8 @@ TABLE: tuple[Check, ...] = (
         advice=_TWICE,
     ),
     Check(
-        name="layout",
-        run="layout.check",
+        name="memory_layout",
+        run="memory_layout.check",
         compares=True,
         explained=True,
         rank=11,
@@ -116,7 +116,9 @@ TABLE: tuple[Check, ...] = (
         advice="make the array contiguous at the start of the function or of its backward; if that "
         "mends it, an index there ignores strides",
     ),
-    Check(name="traits", run="traits.check", elsewhere=True, rank=1, option="backward"),
+    Check(
+        name="grad_metadata", run="grad_metadata.check", elsewhere=True, rank=1, option="backward"
+    ),
     Check(
         name="sparse",
         run="sparse.check",
@@ -125,15 +127,15 @@ TABLE: tuple[Check, ...] = (
         advice="compare the positions of the gradient's entries with those of the input",
     ),
     Check(
-        name="undefined",
-        run="undefined.check",
+        name="missing_grad_output",
+        run="missing_grad_output.check",
         compares=True,
         explained=True,
         rank=8,
         option="undefined",
         advice="call the backward with None, or zeros, for one output at a time",
     ),
-    Check(name="state", run="state.check", compares=True),
+    Check(name="second_point", run="second_point.check", compares=True),
     Check(
         name="determinism",
         run="determinism.check",
@@ -145,8 +147,8 @@ TABLE: tuple[Check, ...] = (
         advice="run it twice by hand with the same numbers and compare, buffer by buffer",
     ),
     Check(
-        name="hygiene",
-        run="hygiene.check",
+        name="side_effects",
+        run="side_effects.check",
         explains=3,
         rank=12,
         option="backward",

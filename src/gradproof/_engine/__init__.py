@@ -159,7 +159,8 @@ def compare(
     Both are run on the same numbers, `eager` in double precision. Each statistic of the difference
     stands beside what honest rounding explains: the same of runs of `eager` in which every
     operation is rounded at random to the precision of `fused`. These are the checks "value",
-    "backward", "forward", "linearity" and "state" of `check`, with `eager` as the only oracle.
+    "backward", "forward", "linearity" and "second_point" of `check`, with `eager` as the only
+    oracle.
 
     Args:
         fused: function under test, as for `check`.
@@ -180,5 +181,7 @@ def compare(
     if eager is None:
         raise UsageError("eager: expected a function, got None")
     second = ("second_order",) if (options.get("order") or 1) > 1 else ()
-    options.setdefault("checks", ("value", "backward", "forward", "linearity", "state", *second))
+    options.setdefault(
+        "checks", ("value", "backward", "forward", "linearity", "second_point", *second)
+    )
     return check(fused, inputs, kwargs, reference=eager, oracles=("reference",), **options)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gradproof._checks.determinism import NotRepeated
-from gradproof._checks.layout import WrongLayouts
 from gradproof._checks.linearity import NotLinear
+from gradproof._checks.memory_layout import WrongLayouts
 from gradproof._data.records import Cause, CheckResult
 from gradproof._explain.causes import named_cause
 
@@ -22,7 +22,7 @@ _OF_KINDS = {
     "cotangent": ("in place", "the backward writes into grad_output"),
     "input": ("in place", "an input is written into"),
     "saved": ("in place", "a saved array is changed after it was saved"),
-    "undefined": ("undefined cotangent", "a missing grad_output is not taken for zero"),
+    "missing_grad_output": ("undefined cotangent", "a missing grad_output is not taken for zero"),
     "undefined: raised": ("undefined cotangent", "a missing grad_output is not taken for zero"),
     "undefined tangent": ("undefined cotangent", "a missing tangent is not taken for zero"),
     "last call": ("stale", "the gradient depends on a call made after this one"),

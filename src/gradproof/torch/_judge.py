@@ -180,7 +180,7 @@ def _raise_what_the_user_raised(derivative: TorchMap, report: Report) -> None:
     A report holds no exception, so the call that raised is repeated.
     """
     first, raised = ranked(report.findings)[0], derivative.call.raised
-    if first.check not in ("traits", "determinism", "backward", "forward"):
+    if first.check not in ("grad_metadata", "determinism", "backward", "forward"):
         return
     if first.kind in ("raised", "unsupported"):
         try:
@@ -221,7 +221,7 @@ def _doubts(report: Report, derivative: TorchMap) -> str:
 def _warn_of_undefined(report: Report) -> None:
     """As PyTorch: undefined gradients were not always looked at, and the option leaves them out."""
     first = ranked(report.findings)[0]
-    if first.check == "undefined" and "tangent" not in first.kind:
+    if first.check == "missing_grad_output" and "tangent" not in first.kind:
         _warn(
             "Backwards compatibility: undefined gradients are tested by default; "
             "check_undefined_grad=False leaves that out",

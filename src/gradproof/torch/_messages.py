@@ -61,8 +61,8 @@ class Phrases:
             "sparse": self._mismatch,
             "forward": self._mismatch,
             "linearity": _linearity,
-            "undefined": _undefined,
-            "traits": self._trait,
+            "missing_grad_output": _undefined,
+            "grad_metadata": self._trait,
             "batched": self._batched,
             "batched_forward": self._batched,
         }

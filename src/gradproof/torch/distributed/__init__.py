@@ -27,7 +27,15 @@ __all__ = ["check"]
 
 # What is known of a function whose ranks run together: forward mode, undefined cotangents and
 # batches would run the backward on some ranks alone.
-CHECKS = ("backward", "linearity", "layout", "traits", "state", "determinism", "hygiene")
+CHECKS = (
+    "backward",
+    "linearity",
+    "memory_layout",
+    "grad_metadata",
+    "second_point",
+    "determinism",
+    "side_effects",
+)
 
 
 @guarded

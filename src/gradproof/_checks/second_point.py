@@ -31,7 +31,7 @@ from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_bits, random_moves, rounded_to_formats
 from gradproof._numdiff.steps import NEIGHBOUR
 
-_NAME = "state"
+_NAME = "second_point"
 _AT = "at a second point"
 _FAR = (0.5, -0.5, 1 / 16, -1 / 16)  # of a scale: how far second points lie
 _NEAR = (NEIGHBOUR, 1 / 16, -1 / 16)  # where what was kept is wrong too, and no domain is left

@@ -43,7 +43,9 @@ class WrongWaves(Waves):
 
 
 def undefined(fn, *inputs):
-    return gradproof.check(fn, inputs, checks=["undefined"], seed=0)["undefined"]
+    return gradproof.check(fn, inputs, checks=["missing_grad_output"], seed=0)[
+        "missing_grad_output"
+    ]
 
 
 def test_a_backward_that_is_wrong_only_where_two_of_three_are_missing_fails():
@@ -102,12 +104,14 @@ def test_a_forward_mode_that_is_wrong_only_where_two_of_three_have_no_tangent_fa
     inputs = normal(4), normal(4, seed=2), normal(4, seed=3)
 
     def judged(fn):
-        return gradproof.check(fn, inputs, checks=["forward", "undefined"], seed=0)
+        return gradproof.check(fn, inputs, checks=["forward", "missing_grad_output"], seed=0)
 
     assert judged(Product.apply).verdict == "passed"
     report = judged(WrongProduct.apply)
-    assert [r.name for r in report.checks if r.verdict == "failed"] == ["undefined"], report
-    message = report["undefined"].findings[0].message
+    assert [r.name for r in report.checks if r.verdict == "failed"] == ["missing_grad_output"], (
+        report
+    )
+    message = report["missing_grad_output"].findings[0].message
     assert "tangents of input 0 and input 1 undefined against zero: got" in message
-    message = judged(RaisingProduct.apply)["undefined"].findings[0].message
+    message = judged(RaisingProduct.apply)["missing_grad_output"].findings[0].message
     assert message.startswith("tangent of input 2 undefined: it raised TypeError"), message

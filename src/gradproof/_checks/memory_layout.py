@@ -22,7 +22,7 @@ from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_entries, rounded_to_formats
 
-_NAME = "layout"
+_NAME = "memory_layout"
 _WORDS = {
     "gaps": "with gaps",
     "offset": "with an offset",

@@ -20,7 +20,7 @@ SEEDS = range(5)
 @pytest.mark.parametrize("exhibit", STATE, ids=str)
 def test_what_is_kept_fails_in_every_framework(exhibit, framework, seed):
     report = FRAMES[framework](exhibit, exhibit.wrong, seed=seed)
-    assert report["state"].verdict is Verdict.FAILED, str(report)
+    assert report["second_point"].verdict is Verdict.FAILED, str(report)
     assert report["backward"].verdict is Verdict.PASSED, str(report)
 
 
@@ -62,7 +62,7 @@ def test_a_rule_by_hand_that_remembers_fails(name, seed):
     hand, x = ByHand(), np.random.default_rng(1).normal(size=6)
     fn = hand.value if name == "of_the_last_value" else np.sin
     report = gradproof.check(fn, (x,), vjp=getattr(hand, name), seed=seed)
-    assert report["state"].verdict is Verdict.FAILED, str(report)
+    assert report["second_point"].verdict is Verdict.FAILED, str(report)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -82,6 +82,6 @@ def test_forward_mode_of_the_first_point_fails_at_a_second_one():
     x = np.random.default_rng(1).normal(size=6)
     report = gradproof.check(np.sin, (x,), jvp=jvp, seed=0)
     assert report["forward"].verdict is Verdict.PASSED
-    (finding, *_) = report["state"].findings
+    (finding, *_) = report["second_point"].findings
     # NumPy's own functions have had signatures, and so names of arguments, since 2.0 only.
     assert re.match(r"at a second point: (x|input 0)\[", finding.message)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import gradproof
-from exhibits import state
+from exhibits import second_point
 from gradproof._data.records import Verdict
 from gradproof.torch import gradcheck
 
@@ -14,15 +14,15 @@ SEEDS = range(5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("exhibit", state.EXHIBITS, ids=str)
+@pytest.mark.parametrize("exhibit", second_point.EXHIBITS, ids=str)
 def test_what_is_kept_from_another_call_fails_and_its_right_twin_passes(exhibit, seed):
     report = gradproof.check(exhibit.wrong, exhibit.make_inputs(), seed=seed)
-    assert report["state"].verdict is Verdict.FAILED, str(report)
+    assert report["second_point"].verdict is Verdict.FAILED, str(report)
     assert report["backward"].verdict is Verdict.PASSED, str(report)
     report = gradproof.check(exhibit.right, exhibit.make_inputs(), seed=seed)
     assert report.verdict is Verdict.PASSED, str(report)
     if exhibit.step is not None:  # few bits suffice to refute one, not to measure it
-        assert "has its own derivative" in report["state"].summary
+        assert "has its own derivative" in report["second_point"].summary
 
 
 class Layer(torch.nn.Module):
@@ -46,7 +46,7 @@ def test_running_statistics_and_dropout_are_right_and_stay_what_they_were():
     random, values = torch.get_rng_state(), x.detach().clone()
     report = gradproof.check(layer, x, seed=0)
     assert report.verdict is Verdict.PASSED, str(report)
-    assert report["state"].verdict is Verdict.PASSED
+    assert report["second_point"].verdict is Verdict.PASSED
     assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
     assert torch.equal(torch.get_rng_state(), random)
     assert torch.equal(x, values)
@@ -57,7 +57,7 @@ def test_state_that_changes_the_value_itself_is_not_accused():
     layer = torch.nn.utils.spectral_norm(torch.nn.Linear(3, 3)).double()
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     report = gradproof.check(layer, x, seed=0)
-    assert report["state"].verdict is Verdict.PASSED, str(report)
+    assert report["second_point"].verdict is Verdict.PASSED, str(report)
 
 
 SPECTRAL = [torch.nn.utils.spectral_norm, torch.nn.utils.parametrizations.spectral_norm]
@@ -93,8 +93,8 @@ def test_buffers_that_have_settled_at_the_point_leave_a_second_point_open(of):
     layer, x = normalised(of, settled=300)
     report = gradproof.check(layer, x, seed=0)
     assert report["backward"].verdict is Verdict.PASSED
-    assert report["state"].verdict is Verdict.INCONCLUSIVE, str(report)
-    assert "each call writes into" in report["state"].summary
+    assert report["second_point"].verdict is Verdict.INCONCLUSIVE, str(report)
+    assert "each call writes into" in report["second_point"].summary
 
 
 def test_buffers_on_which_no_value_depends_excuse_nothing():
@@ -118,8 +118,8 @@ def test_what_is_wrong_far_away_only_is_inconclusive_and_says_why():
     x = torch.tensor([[1.0, -0.5], [-0.5, 1.0]], dtype=torch.float64, requires_grad=True)
     report = gradproof.check(lambda x: torch.linalg.cholesky_ex((x + x.T) / 2).L, x, seed=1)
     assert report["backward"].verdict is Verdict.PASSED
-    assert report["state"].verdict is Verdict.INCONCLUSIVE, str(report)
-    assert "nearer it is right" in report["state"].summary
+    assert report["second_point"].verdict is Verdict.INCONCLUSIVE, str(report)
+    assert "nearer it is right" in report["second_point"].summary
     assert report.verdict is Verdict.INCONCLUSIVE
 
 
@@ -140,9 +140,9 @@ def test_a_backward_that_raises_at_a_second_point_is_inconclusive():
     x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
     start = x.detach().clone()
     report = gradproof.check(Once.apply, x, seed=0)
-    assert report["state"].verdict is Verdict.INCONCLUSIVE, str(report)
+    assert report["second_point"].verdict is Verdict.INCONCLUSIVE, str(report)
     text = "at a second point the backward raised ValueError: not here"
-    assert report["state"].summary.startswith(text)
+    assert report["second_point"].summary.startswith(text)
 
 
 def test_where_the_function_raises_a_nearer_point_is_taken():
@@ -155,7 +155,7 @@ def test_where_the_function_raises_a_nearer_point_is_taken():
         return x.sin()
 
     report = gradproof.check(fn, x, seed=0)
-    assert "has its own derivative" in report["state"].summary
+    assert "has its own derivative" in report["second_point"].summary
 
 
 def test_where_it_takes_no_other_point_at_all_the_check_is_skipped_and_says_so():
@@ -168,8 +168,8 @@ def test_where_it_takes_no_other_point_at_all_the_check_is_skipped_and_says_so()
         return x.sin()
 
     report = gradproof.check(fn, x, seed=0)
-    assert report["state"].verdict is Verdict.SKIPPED
-    assert "raised ValueError: too far" in report["state"].summary
+    assert report["second_point"].verdict is Verdict.SKIPPED
+    assert "raised ValueError: too far" in report["second_point"].summary
 
 
 def test_the_drop_in_asks_no_second_point():
@@ -194,7 +194,7 @@ def test_a_second_point_keeps_to_the_domain(domain):
 
     x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
     report = gradproof.check(fn, x, domain=domain, seed=0)
-    assert report["state"].verdict is Verdict.PASSED
+    assert report["second_point"].verdict is Verdict.PASSED
     low, high = (0.0, 4.0) if isinstance(domain, tuple) else (0.5, float("inf"))
     assert all(bool(((low <= p) & (p <= high)).all()) for p in points)
 
@@ -240,7 +240,9 @@ def test_a_mode_that_is_off_at_another_point_fails_in_few_bits(monkeypatch, seed
     x = torch.randn(40, 8, dtype=dtype, generator=generator).requires_grad_()
     report = gradproof.check(ScaledAsAtFirst.apply, (x,), seed=seed)
     assert report[way].verdict is Verdict.PASSED, str(report)
-    assert report["state"].verdict is (Verdict.FAILED if part else Verdict.PASSED), str(report)
+    assert report["second_point"].verdict is (Verdict.FAILED if part else Verdict.PASSED), str(
+        report
+    )
 
 
 class Promoting:

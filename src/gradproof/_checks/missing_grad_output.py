@@ -28,7 +28,7 @@ from gradproof._data.space import Space, Values
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
 
-_NAME = "undefined"
+_NAME = "missing_grad_output"
 
 
 def check(measurements: Measurements) -> CheckResult:

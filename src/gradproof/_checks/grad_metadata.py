@@ -29,7 +29,7 @@ from gradproof._data.records import CheckResult, Finding, Place, Verdict
 from gradproof._maps.contract import DifferentiableMap, Refused, Unsupported
 from gradproof._measurements import Measurements
 
-_NAME = "traits"
+_NAME = "grad_metadata"
 _ALIKE = "gradients have dtype, device, shape and layout of their inputs"
 _MOST_SINGLES = 18  # inputs that are asked for one by one
 _MOST_COMPILED = 4  # likewise, where every set of inputs is compiled anew

@@ -15,7 +15,7 @@ from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import random_cotangent
 from gradproof._numdiff.steps import NEIGHBOUR
 
-_NAME = "hygiene"
+_NAME = "side_effects"
 _CLEAN = "inputs, cotangent, saved arrays and global state are left as they were"
 _CHANGED = "something was changed that should not be"
 _OTHER_VALUE = "the function has another value where it is differentiated"

@@ -11,7 +11,17 @@ from torch import Tensor
 from exhibits.frame import Exhibit, normal, ruled
 
 # What is left over spoils whichever check asks after it.
-ALSO = frozenset({"layout", "traits", "undefined", "determinism", "hygiene", "batched", "adjoint"})
+ALSO = frozenset(
+    {
+        "memory_layout",
+        "grad_metadata",
+        "missing_grad_output",
+        "determinism",
+        "side_effects",
+        "batched",
+        "forward_vs_backward",
+    }
+)
 
 Remember = Callable[[dict[Any, Any], Any, Tensor], None]
 Slope = Callable[[dict[Any, Any], Any, Tensor], Tensor]
@@ -173,7 +183,7 @@ def exhibit(
         make_inputs=wrong.inputs,
         wrong=wrong,
         right=right,
-        check="state",
+        check="second_point",
         also=ALSO,
         cause=cause,
         step=step,

@@ -13,7 +13,7 @@ from gradproof._measurements import Measurements
 from gradproof._numdiff.slopes import measured_slopes
 from gradproof._numdiff.steps import step_tables
 
-_NAME, _AGREE = "adjoint", "forward mode and backward agree"
+_NAME, _AGREE = "forward_vs_backward", "forward mode and backward agree"
 _NEVER = 8.0  # roots of the sum of squares, that a sum of random signs is never larger than
 _KINKS = 2.5  # half-widths: one for each mode, and what is like them
 _FEW_INPUTS = 128  # of which kinks are looked at one by one
