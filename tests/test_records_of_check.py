@@ -14,6 +14,7 @@ import pytest
 
 import gradproof
 from gradproof import Reference, Settings
+from gradproof._data.checks import RENAMED
 from gradproof.errors import UsageError
 
 X = np.array([0.3, -0.7])
@@ -118,6 +119,23 @@ def test_a_check_that_a_report_lacks_is_told_with_those_it_has():
     said = "checks: this report has no 'bakward' (did you mean 'backward'?); choose from backward"
     assert str(caught.value) == said
     assert isinstance(caught.value, UsageError)
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_an_old_name_of_a_check_is_refused_with_the_new_one(old, new):
+    said = f"{old!r}, which is called {new!r} now"
+    with pytest.raises(UsageError, match=f"^checks: unknown {said}$"):
+        gradproof.check(scaled, X, vjp=gradient, checks=["backward", old])
+    with pytest.raises(KeyError, match=f"^checks: this report has no {said}$"):
+        report_of_a_failure()[old]
+    assert new in [result.name for result in report_of_a_failure()]
+
+
+def test_a_report_is_a_sequence_of_its_checks():
+    report = report_of_a_failure()
+    assert list(report) == list(report.checks)
+    assert len(report) == len(report.checks)
+    assert not report
 
 
 @pytest.mark.parametrize("name", ["checks", "oracles", "transforms"])

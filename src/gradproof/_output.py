@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gradproof._data import files
-from gradproof._data.records import CheckResult, Compared, Report
+from gradproof._data.records import CheckResult, ComparedCall, Report
 from gradproof._render import html, json
 
 Named = Sequence[tuple[str, Report]]
@@ -31,7 +31,7 @@ def _told(result: CheckResult, options: Mapping[str, str]) -> CheckResult:
     return result
 
 
-def as_json(reports: Named, compared: Sequence[Compared] | None = None) -> str:
+def as_json(reports: Named, compared: Sequence[ComparedCall] | None = None) -> str:
     """The reports, and calls that were answered twice, as JSON."""
     return json.dump_many(reports, compared) + "\n"
 
@@ -42,7 +42,7 @@ def save(
     option: str,
     *,
     form: str = "",
-    compared: Sequence[Compared] | None = None,
+    compared: Sequence[ComparedCall] | None = None,
 ) -> None:
     """Write them to a file that an option names, in a form or in that of its ending."""
     as_page = (form or format_of(file, option)) == "html"

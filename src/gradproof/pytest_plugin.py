@@ -25,7 +25,7 @@ import pytest
 from gradproof import _asserts, _output
 from gradproof._asserts import WAYS, assert_derivatives, undecided_line
 from gradproof._data import files, options
-from gradproof._data.records import Answer, Compared, Report, Verdict
+from gradproof._data.records import ComparedCall, GradcheckAnswer, Report, Verdict
 from gradproof._data.settings import SEED, share_of
 from gradproof._render import json, suite, summary
 from gradproof.errors import DerivativeError, UsageError
@@ -216,7 +216,7 @@ class _Run(_asserts.Run):
         more = ["--gradproof-gradcheck=replace"] if replaced else []
         return shlex.join(["pytest", node, *more, f"--gradproof-seed={seed}"])
 
-    def _compared(self, compared: Compared) -> None:
+    def _compared(self, compared: ComparedCall) -> None:
         if self._item is None:
             return
         place = Path(compared.place)
@@ -273,7 +273,7 @@ class _Collector:
         self._file, self._compares = file, config.getoption("gradproof_gradcheck") == "compare"
         self._path = "" if file is None else os.path.abspath(file)  # tests may move elsewhere
         self._checked: list[tuple[str, Checked]] = []
-        self._compared: list[Compared] = []
+        self._compared: list[ComparedCall] = []
         self._annotations: list[str] = []
         self._config, self._seeds = config, _remembered(config)
 
@@ -337,6 +337,6 @@ def _remembered(config: pytest.Config) -> dict[str, int]:
     return {} if cache is None else dict(cache.get(_SEEDS, {}))
 
 
-def _read(kept: Mapping[str, Any]) -> Compared:
-    theirs, ours = Answer(**kept["theirs"]), Answer(**kept["ours"])
-    return Compared(**{**kept, "theirs": theirs, "ours": ours})
+def _read(kept: Mapping[str, Any]) -> ComparedCall:
+    theirs, ours = GradcheckAnswer(**kept["theirs"]), GradcheckAnswer(**kept["ours"])
+    return ComparedCall(**{**kept, "theirs": theirs, "ours": ours})

@@ -212,7 +212,7 @@ def test_what_is_declared_to_have_no_second_derivative_is_skipped_and_the_first_
     report = gradproof.check(_Once.apply, (x,), order=2, seed=0)
     assert report["second_order"].verdict is Verdict.SKIPPED
     assert "once_differentiable" in report["second_order"].summary
-    assert "passed, second order not verified" in str(report).splitlines()[0]
+    assert str(report).splitlines()[0].endswith(", second order not verified")
     first = gradproof.check(_Once.apply, (x,), seed=0)
     assert "not verified" not in str(first)
     assert "not verified" not in str(gradproof.check(torch.sin, (x,), order=2, seed=0))

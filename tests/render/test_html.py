@@ -13,7 +13,7 @@ import pytest
 
 import gradproof
 from example_reports import BACKWARD_PASSED, REPORTS, entry, patch, report
-from gradproof._data.records import Answer, CheckResult, Compared, Verdict
+from gradproof._data.records import CheckResult, ComparedCall, GradcheckAnswer, Verdict
 from gradproof._render import html, json, text
 from gradproof.errors import UsageError
 
@@ -176,9 +176,9 @@ def test_names_are_shown_and_never_run():
 
 
 def test_answers_of_two_gradchecks_have_a_table():
-    told = Compared(
-        "test_a", "test_ops.py:7", "gradcheck", "mul<b>", Answer("True", "", 0.1),
-        Answer("GradcheckError", "Jacobian mismatch", 0.2), False, False, "factor",
+    told = ComparedCall(
+        "test_a", "test_ops.py:7", "gradcheck", "mul<b>", GradcheckAnswer("True", "", 0.1),
+        GradcheckAnswer("GradcheckError", "Jacobian mismatch", 0.2), False, False, "factor",
     )  # fmt: skip
     said = words_of(html.render_many([("a", REPORTS["passed"])], compared=[told]))
     assert "gradcheck(mul<b>) at test_ops.py:7 True GradcheckError: Jacobian mismatch" in said

@@ -13,12 +13,12 @@ from gradproof.errors import UsageError
 
 def test_many_reports_come_back_as_they_were():
     named = list(REPORTS.items())
-    assert repr(json.load_many(json.dump_many(named))) == repr(named)
+    assert json.load_many(json.dump_many(named)) == named
 
 
 def test_a_file_with_one_report_is_read_too():
     report = REPORTS["passed"]
-    assert repr(json.load_many(json.dump(report))) == repr([(report.target, report)])
+    assert json.load_many(json.dump(report)) == [(report.target, report)]
 
 
 @pytest.mark.parametrize(
@@ -26,25 +26,22 @@ def test_a_file_with_one_report_is_read_too():
     [
         ("{", "written by gradproof as JSON"),
         ("[" * 200_000, "written by gradproof as JSON"),
-        ("[]", r"expected an object, got \[\]"),
-        (plain.dumps({"format_version": 99, "reports": []}), "format_version 1, got 99"),
-        (plain.dumps({"format_version": [1], "reports": []}), r"format_version 1, got \[1\]"),
-        (
-            plain.dumps({"format_version": 1, "reports": {}}),
-            r"expected an array, got {} @ \$\.reports",
-        ),
-        (plain.dumps({"format_version": 1, "reports": [3]}), r"got 3 @ \$\.reports\[0\]"),
+        ("[]", "written by gradproof as JSON"),
+        (plain.dumps({"format_version": 99, "reports": []}), "format_version 99"),
+        (plain.dumps({"format_version": [1], "reports": []}), r"format_version \[1\]"),
+        (plain.dumps({"format_version": 1, "reports": {}}), "another type"),
+        (plain.dumps({"format_version": 1, "reports": [3]}), r"@ \$\[0\]"),
         (
             plain.dumps({"format_version": 1, "reports": [{"name": "x"}]}),
-            r"missing 'report' @ \$\.reports\[0\]\.report",
+            r"required field missing @ \$\[0\]\.report",
         ),
         (
             plain.dumps({"format_version": 1, "reports": [{"name": 1, "report": {}}]}),
-            r"expected a string, got 1 @ \$\.reports\[0\]\.name",
+            "another type",
         ),
         (
             plain.dumps({"format_version": 1, "reports": [{"name": "x", "report": []}]}),
-            r"got \[\] @ \$\.reports\[0\]\.report",
+            "written by gradproof as JSON",
         ),
     ],
 )

@@ -17,17 +17,62 @@ from gradproof._render import text
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.mark.parametrize("name", REPORTS)
-def test_text_is_the_golden_file(name, request):
-    file = GOLDEN / f"{name}.txt"
-    rendered = text.render(REPORTS[name]) + "\n"
+# Whole reports: what one form shows that no other does.
+TEXTS = [
+    *((name, text.render) for name in ("all_passed", "many_inputs", "one_failure", "explained")),
+    *((name, text.render) for name in ("many_findings", "not_a_number", "few_bits_wrong")),
+    *((name, text.render) for name in ("inconclusive", "repeated_in_a_shell")),
+    *((name, text.details) for name in ("all_passed", "kinks", "few_bits_in_many_arrays")),
+]
+
+
+@pytest.mark.parametrize(("name", "form"), TEXTS)
+def test_text_is_the_golden_file(name, form, request):
+    file = golden_file(name, form)
+    rendered = form(REPORTS[name]) + "\n"
     if request.config.getoption("--update-golden"):
         file.write_text(rendered, encoding="utf-8")
     assert rendered == file.read_text(encoding="utf-8")
 
 
+def golden_file(name, form):
+    return GOLDEN / f"{name}{'-details' if form is text.details else ''}.txt"
+
+
 def test_no_golden_file_is_left_over():
-    assert {file.stem for file in GOLDEN.iterdir()} == set(REPORTS)
+    assert set(GOLDEN.iterdir()) == {golden_file(name, form) for name, form in TEXTS}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, each in REPORTS.items() if each.verdict == "passed"]
+)
+@pytest.mark.parametrize("extra", [0, 1, 40])
+def test_a_pass_takes_at_most_8_lines_and_says_what_passed_and_what_did_not(name, extra):
+    more = [
+        CheckResult(f"check_{k}", Verdict(word), f"for reason {k}", notes=(f"remark {k}",))
+        for k in range(extra)
+        for word in ("passed", "skipped")
+    ]
+    asked = dataclasses.replace(REPORTS[name], checks=(*REPORTS[name].checks, *more))
+    shown = text.render(asked).splitlines()
+    assert len(shown) <= 8
+    labels = {line[:11].strip() for line in shown[1:]} - {""}
+    assert {"inputs", "outputs", "passed"} <= labels
+    assert ("skipped" in labels) == any(each.verdict == "skipped" for each in asked)
+    assert ("note" in labels) == bool(asked.notes)
+
+
+def test_a_pass_says_to_what_it_is_verified_unless_that_is_unknown():
+    assert "passed, verified to 3e-11 " in text.render(REPORTS["all_passed"]).splitlines()[0]
+    assert "verified" not in text.render(REPORTS["few_bits_in_many_arrays"]).splitlines()[0]
+
+
+def test_reasons_that_do_not_fit_are_in_the_details():
+    skipped = [CheckResult(f"check {k}", Verdict.SKIPPED, f"reason {k}") for k in range(9)]
+    asked = report(*REPORTS["all_passed"].checks, *skipped)
+    *_, last = text.render(asked).splitlines()
+    assert "report.details()" in last
+    assert all(f"check {k}: reason {k}" in text.details(asked) for k in range(9))
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -49,7 +94,8 @@ def test_a_failure_that_several_checks_see_takes_at_most_25_lines():
     checks = [dataclasses.replace(everything[0], name=f"check {k}", causes=()) for k in range(8)]
     shown = text.render(report(*everything, *checks, repeat="gradproof.check(layer_norm, (x,))"))
     assert len(shown.splitlines()) <= 25
-    assert "FAILED   forward_vs_backward, batched, check 0, check 1" in shown
+    assert "  batched              FAILED  a batch differs from the loop" in shown
+    assert "check 5, check 6, check 7" in shown.split("  FAILED   ")[-1]
     assert "cause   every entry" in shown
 
 
@@ -100,10 +146,18 @@ def test_a_name_with_line_breaks_stays_on_one_line():
     assert "gradproof  a b  " in text.render(report(target="a\n b"))
 
 
-def test_str_of_a_report_is_its_text():
+@pytest.mark.parametrize("name", REPORTS)
+def test_str_and_repr_of_a_report_are_its_text(name):
     import gradproof  # noqa: F401  # sets the renderer
 
-    assert str(REPORTS["passed"]) == text.render(REPORTS["passed"])
+    assert str(REPORTS[name]) == repr(REPORTS[name]) == text.render(REPORTS[name])
+    assert REPORTS[name].details() == text.details(REPORTS[name])
+
+
+def test_a_failure_in_full_is_what_is_printed_where_that_fits():
+    assert text.details(REPORTS["one_failure"]) == text.render(REPORTS["one_failure"])
+    cut, full = text.render(REPORTS["explained"]), text.details(REPORTS["explained"])
+    assert len(full.splitlines()) > 25 >= len(cut.splitlines())
 
 
 def _failing(name="backward", where="", *others):

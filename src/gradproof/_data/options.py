@@ -22,6 +22,7 @@ Kind = Callable[[str, Any], Any]
 DEEPEST = 100  # containers in containers; what frameworks take apart by recursion ends near 300
 LETTERS = 60  # of a value in a message
 BITS = 128  # of an integer that is written out
+NOTHING_RENAMED: Mapping[str, str] = {}
 
 
 class _Short(reprlib.Repr):
@@ -138,20 +139,23 @@ def one_of(known: Collection[str]) -> Kind:
     return kind
 
 
-def names_among(known: Collection[str]) -> Kind:
+def names_among(known: Collection[str], renamed: Mapping[str, str] = NOTHING_RENAMED) -> Kind:
+    """Several of the known names. An old name is refused with the new one."""
 
     def kind(name: str, value: Any) -> tuple[str, ...]:
         found = strings(name, value)
         for one in found:
             if one not in known:
-                raise UsageError(f"{name}: unknown {unknown(one, known)}")
+                raise UsageError(f"{name}: unknown {unknown(one, known, renamed)}")
         return found
 
     return kind
 
 
-def unknown(name: str, known: Collection[str]) -> str:
-    """What is said of a name that none has: the nearest of those that there are, and all."""
+def unknown(name: str, known: Collection[str], renamed: Mapping[str, str] = NOTHING_RENAMED) -> str:
+    """The name that is unknown, with its new name, or the nearest of those known and all."""
+    if name in renamed:
+        return f"{shown(name)}, which is called {renamed[name]!r} now"
     close = difflib.get_close_matches(name[:LETTERS], known, 1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
     return f"{shown(name)}{meant}; choose from {', '.join(known)}"

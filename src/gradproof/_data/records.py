@@ -10,7 +10,7 @@ import enum
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -265,9 +265,12 @@ class CheckResult:
     evidence: object = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """Everything a run found. False only if a derivative was refuted.
+
+    `str` and `repr` are the text for people: of a pass at most 8 lines, which `details()` has in
+    full. Iterating gives the checks, `report["backward"]` is the one of that name.
 
     Attributes:
         target: the function's name.
@@ -290,9 +293,9 @@ class Report:
     seed: int
     repeat: str = ""
 
-    # The report in a form of FORMS, or "notebook"; set by the faces: layer 0 does not know the
-    # renderers above it.
-    renderer: ClassVar[Callable[[Report, str], str] | None] = None
+    # The report in a form of FORMS, as "details" or as "notebook"; set by the package: layer 0 does
+    # not know the renderers above it.
+    renderer: ClassVar[Callable[[Report, str], str]]
 
     @property
     def verdict(self) -> Verdict:
@@ -326,7 +329,14 @@ class Report:
             if result.name == check:
                 return result
         names = [result.name for result in self.checks]
-        raise UnknownNameError(f"checks: this report has no {unknown(str(check), names)}")
+        known = unknown(str(check), names, checks.RENAMED)
+        raise UnknownNameError(f"checks: this report has no {known}")
+
+    def __iter__(self) -> Iterator[CheckResult]:
+        return iter(self.checks)
+
+    def __len__(self) -> int:
+        return len(self.checks)
 
     def to_dict(self) -> dict[str, Any]:
         """The report in plain dicts, lists, strings and numbers: what `save("report.json")` writes.
@@ -336,8 +346,12 @@ class Report:
         document: dict[str, Any] = json.loads(self._rendered("json"))
         return document
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self._rendered("txt")
+
+    def details(self) -> str:
+        """The text with what every check found, and why others did not run, however long it is."""
+        return self._rendered("details")
 
     def _repr_html_(self) -> str:
         """The text in colour, for notebooks."""
@@ -362,13 +376,12 @@ class Report:
         return Path(path)
 
     def _rendered(self, form: str) -> str:
-        renderer = type(self).renderer
-        return renderer(self, form) if renderer else repr(self)
+        return type(self).renderer(self, form)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one of them said.
+class GradcheckAnswer:
+    """What a gradcheck, PyTorch's or ours, answered to one call.
 
     Attributes:
         says: "True", "False", or the name of the exception that it raised.
@@ -382,8 +395,8 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One call, and both answers.
+class ComparedCall:
+    """One call of gradcheck, with the answers of PyTorch and of gradproof.
 
     Attributes:
         test: the test that made it.
@@ -403,8 +416,8 @@ class Compared:
     place: str
     face: str
     target: str
-    theirs: Answer
-    ours: Answer
+    theirs: GradcheckAnswer
+    ours: GradcheckAnswer
     same: bool
     undecided: bool
     cause: str

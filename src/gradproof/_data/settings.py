@@ -31,7 +31,7 @@ SEED = options.optional(options.whole(0, 2**64, "0 <= seed < 2**64"))
 
 # Option -> what it may be.
 _KINDS: dict[str, options.Kind] = {
-    "checks": options.names_among(CHECK_NAMES),
+    "checks": options.names_among(CHECK_NAMES, checks.RENAMED),
     "order": options.whole(1, 4, "1, 2 or 3"),
     "transforms": _transforms,
     "rtol": options.number,

@@ -8,6 +8,7 @@ from gradproof._data.records import Report
 
 _FUNCTIONS = {
     "txt": ("text", "render"),
+    "details": ("text", "details"),
     "json": ("json", "dump"),
     "html": ("html", "render"),
     "notebook": ("text", "in_notebook"),
@@ -15,7 +16,7 @@ _FUNCTIONS = {
 
 
 def render(report: Report, form: str) -> str:
-    """The report in one of the forms "txt", "json", "html" and "notebook"."""
+    """The report in one of the forms that `_FUNCTIONS` names."""
     module, function = _FUNCTIONS[form]
     made: str = getattr(importlib.import_module(f"{__name__}.{module}"), function)(report)
     return made

@@ -56,9 +56,10 @@ def plain(line: Line) -> str:
 
 def wrapped(label: str, text: str, role: str = "", most: int = 0) -> Iterator[Line]:
     """The text behind a label, continued below its first letter, in `most` lines if given."""
-    lines = wrap(text, columns() - len(label))
+    width = columns() - len(label)
+    lines = wrap(text, width)
     if most and len(lines) > most:
-        lines = [*lines[: most - 1], lines[most - 1][: columns() - len(label) - 4] + " ..."]
+        lines[most - 1 :] = [wrap(lines[most - 1], width - 4)[0] + " ..."]
     for number, line in enumerate(lines):
         yield (Span(label if number == 0 else " " * len(label)), Span(line, role))
 

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradproof._data.records import CheckResult, Compared, Finding, Report, Verdict
+from gradproof._data.records import CheckResult, ComparedCall, Finding, Report, Verdict
 from gradproof._data.visible import visible_in
 from gradproof._render import plots, suite, summary
-from gradproof._render._details import advised, tables
+from gradproof._render._details import tables
 from gradproof._render._spans import numbers, places
+from gradproof._render.advice import advice_by_check
 from gradproof._render.text import cost_of
 from gradproof.errors import UsageError
 
@@ -37,7 +38,7 @@ def render(report: Report) -> str:
 
 
 def render_many(
-    reports: Sequence[tuple[str, Report]], *, compared: Sequence[Compared] | None = None
+    reports: Sequence[tuple[str, Report]], *, compared: Sequence[ComparedCall] | None = None
 ) -> str:
     """Several named reports as one page, the worst first, with a table of them all.
 
@@ -112,7 +113,7 @@ def _result_line(report: Report) -> str:
 
 def _checks(report: Report, name: str, pictured: bool) -> list[dict[str, Any]]:
     """What the page shows of each check; `details` is whether that is more than its line."""
-    advice = advised(report)
+    advice = advice_by_check(report)
     views: list[dict[str, Any]] = []
     for place, result in enumerate(report.checks):
         shown, statistics = result.findings[:SHOWN], list(tables(result).items())[:SHOWN_ARRAYS]

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gradproof._data.records import Answer, Compared
+from gradproof._data.records import ComparedCall, GradcheckAnswer
 from gradproof._data.visible import visible_in
 from gradproof._render._spans import command, plain, wrapped
 
 SHOWN = 20  # differences that are printed; a report in a file holds them all
 
 
-def different(compared: Sequence[Compared]) -> list[Compared]:
+def different(compared: Sequence[ComparedCall]) -> list[ComparedCall]:
     """The calls with two answers; first those that the framework accepts."""
     found = [each for each in compared if not each.same]
     return sorted(found, key=lambda each: each.theirs.says != "True")
 
 
-def counts(compared: Sequence[Compared]) -> dict[str, str]:
+def counts(compared: Sequence[ComparedCall]) -> dict[str, str]:
     """The row of numbers: what is counted, and how many."""
     return {
         "calls": f"{len(compared):,}",
@@ -29,12 +29,12 @@ def counts(compared: Sequence[Compared]) -> dict[str, str]:
     }
 
 
-def said(answer: Answer) -> str:
+def said(answer: GradcheckAnswer) -> str:
     """`True`, or `GradcheckError: Jacobian mismatch for output 0 with respect to input 1,`."""
     return ": ".join(filter(None, (answer.says, answer.line)))
 
 
-def render(compared: Sequence[Compared]) -> str:
+def render(compared: Sequence[ComparedCall]) -> str:
     """The numbers, then the calls with two answers; ends with a line break."""
     row = counts(compared)
     widths = [max(len(name), len(count)) for name, count in row.items()]
@@ -50,7 +50,7 @@ def render(compared: Sequence[Compared]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _difference(compared: Compared) -> Iterator[str]:
+def _difference(compared: ComparedCall) -> Iterator[str]:
     yield compared.test
     rows = {
         "call": f"{compared.face}({compared.target}) at {compared.place}",

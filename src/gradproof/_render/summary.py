@@ -50,6 +50,11 @@ def resolution(report: Report) -> float:
     return max(measured, default=math.nan)
 
 
+def count_of_calls(report: Report) -> int:
+    """Runs of the function, forward and backward, in the words of `Report.calls`."""
+    return sum(report.calls.get(kind, 0) for kind in ("function", "vjp", "jvp"))
+
+
 def bounded(bar: float) -> str:
     """`2e-09`, rounded up; "" where nothing was measured, or nothing of single entries is known."""
     return f"{rounded_up(bar):.0e}" if 0 < bar < 1 else ""

@@ -81,12 +81,11 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
         return [Text("error", STYLES["failed"]), Text(name), "", "", "", Text(reason)]
     word = report.verdict.value
     what = summary.unverified(report)
-    calls = sum(report.calls.get(kind, 0) for kind in ("function", "vjp", "jvp"))
     return [
         Text(word.upper() if word == "failed" else word, STYLES[word]),
         Text(name),  # brackets in it are no markup
         summary.bounded(summary.resolution(report)),
-        f"{calls:,}",
+        f"{summary.count_of_calls(report):,}",
         f"{report.seconds:.1f}",
         Text(what if report.verdict is Verdict.PASSED else summary.deciding(report)),
     ]

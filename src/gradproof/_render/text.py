@@ -1,23 +1,25 @@
 """The report as plain text, as wide as the terminal, 80 columns elsewhere, unless a name is longer.
 
-A failure takes at most 25 lines: the checks that failed, then a line for those that passed, one
-for those that were skipped, and the line that repeats it. A report that passed says what every
-check found, and why others did not run.
+A pass takes at most 8 lines; `details` has the finding of every check. A failure takes at most 25
+lines: the checks that failed, then a line for those that passed, one for those that were skipped,
+and the line that repeats it. In a notebook the same lines have colours.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.visible import visible_in
-from gradproof._render._details import BRIEFNESS, Told, advised, details
+from gradproof._render import summary
+from gradproof._render._details import Details
 from gradproof._render._spans import Line, Span, columns, command, plain, wrap, wrapped
-from gradproof._render.summary import unverified
 
-MOST = 25  # lines of a failure: what does not fit is in the records, and on the page
+LINES_OF_PASS = 8
+LINES_OF_FAILURE = 25  # what does not fit is in the records, and on the page
 LONGEST_LIST = 4  # lines for the names of inputs, or of outputs
+DECIDED = (Verdict.FAILED, Verdict.INCONCLUSIVE)
 
 
 def render(report: Report) -> str:
@@ -25,69 +27,114 @@ def render(report: Report) -> str:
     return "\n".join(map(plain, lines(report)))
 
 
-def lines(report: Report) -> list[Line]:
-    """The lines of the report, as spans; of a failure as much detail as fits."""
+def details(report: Report) -> str:
+    """The report as text with all that its checks found, however long that is."""
+    return "\n".join(map(plain, lines(report, full=True)))
+
+
+def lines(report: Report, *, full: bool = False) -> list[Line]:
+    """The lines of the report, as spans; in full, or as much detail as fits."""
     report = visible_in(report)
-    for briefness in BRIEFNESS:
-        found = list(_lines(report, Told(briefness, advised(report))))
-        if len(found) <= MOST or report.verdict is not Verdict.FAILED:
-            break
+    if report.verdict is Verdict.PASSED and not full:
+        return _lines_of_pass(report)
+    # What failed comes before what is open. What passed has a line only where all did.
+    verdicts = (Verdict.PASSED,) if report.verdict is Verdict.PASSED else DECIDED
+    shown = [each for word in verdicts for each in report.checks if each.verdict is word]
+    found = list(_lines(report, shown))
+    most = len(shown)
+    while not full and report.verdict is Verdict.FAILED and most and len(found) > LINES_OF_FAILURE:
+        found = list(_lines(report, shown[:most], brief=True))
+        most -= 1
     return found
 
 
-def _lines(report: Report, told: Told) -> Iterator[Line]:
-    yield from _header(report)
-    # What passed has no line beside what did not, only its name in a list.
-    passed = report.verdict is Verdict.PASSED
-    told_of = (Verdict.PASSED,) if passed else (Verdict.FAILED, Verdict.INCONCLUSIVE)
-    # What failed comes before what is open, and is what is told where just one is.
-    shown = [result for word in told_of for result in report.checks if result.verdict is word]
-    if told.first_only:
-        shown = shown[:1]
+def _lines_of_pass(report: Report) -> list[Line]:
+    bound = summary.bounded(summary.resolution(report))
+    calls = summary.count_of_calls(report)
+    cost = f"seed {report.seed}, {calls:,} call{'' if calls == 1 else 's'}, {report.seconds:.2f} s"
+    found = [_title(report, f", verified to {bound}" if bound else "", cost)[0]]
+    for label, names in (("  inputs   ", report.inputs), ("  outputs  ", report.outputs)):
+        found += _listed(label, names, 1)
+    note = list(wrapped("  note     ", _first_note(report), "dim", most=1))
+    reasons = _names_by_reason(report)
+    room = LINES_OF_PASS - len(found) - len(note)
+    passed = [each.name for each in report.checks if each.verdict is Verdict.PASSED]
+    found += _listed("  passed   ", passed, room - min(len(reasons), 2 - len(note)))
+    found += note
+    skipped = list(_skipped_lines(reasons, LINES_OF_PASS - len(found)))
+    return found + skipped
+
+
+def _first_note(report: Report) -> str:
+    notes = tuple(dict.fromkeys(report.notes))
+    return f"{f'1 of {len(notes)}: ' if len(notes) > 1 else ''}{notes[0]}" if notes else ""
+
+
+def _skipped_lines(reasons: dict[str, list[str]], room: int) -> Iterator[Line]:
+    """A line for each reason; where they do not fit the last has the names that are left."""
+    rows = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    if len(rows) > room:
+        rest = [name for names in list(reasons.values())[room - 1 :] for name in names]
+        rows[room - 1 :] = [f"see report.details(): {', '.join(rest)}"]
+    for place, text in enumerate(rows):
+        yield from wrapped(" " * 11 if place else "  skipped  ", text, "dim", most=1)
+
+
+def _lines(report: Report, shown: list[CheckResult], *, brief: bool = False) -> Iterator[Line]:
+    """The report with a line for each check shown and details below it, when brief of the first."""
+    yield from _title(report, "", cost_of(report))
+    yield from _listed("  inputs   ", report.inputs, LONGEST_LIST)
+    yield from _listed("  outputs  ", report.outputs, LONGEST_LIST)
     if shown:
         yield ()
-    name_width = max((len(result.name) for result in shown), default=0)
-    verdict_width = max((len(result.verdict) for result in shown), default=0)
-    for result in shown:
-        yield from _check_line(result, name_width, verdict_width)
-        yield from details(result, told)
-    others = list(_others(report, shown, told))
+    below = Details(report, brief=brief)
+    widths = [max(map(len, texts), default=0) for texts in _names_and_verdicts(shown)]
+    for place, result in enumerate(shown):
+        name, verdict = f"  {result.name:<{widths[0]}}  ", _verdict(result.verdict, widths[1])
+        indent = len(name) + len(verdict.text) + 2
+        first, *rest = wrap(result.summary, columns() - indent) or [""]
+        cut = brief and place
+        yield (Span(name), verdict, Span(f"  {first}{' ...' if cut and rest else ''}"))
+        if not cut:
+            yield from ((Span(" " * indent + line),) for line in rest)
+            yield from below.lines(result)
+    others = list(_others(report, shown, below))
     if others:
         yield ()
     yield from others
 
 
-def _header(report: Report) -> Iterator[Line]:
+def _names_and_verdicts(shown: list[CheckResult]) -> tuple[list[str], list[str]]:
+    return [each.name for each in shown], [each.verdict.value for each in shown]
+
+
+def _title(report: Report, bound: str, cost: str) -> list[Line]:
+    """Name, verdict and cost; where they are too long for a line the cost has one of its own."""
     target = " ".join(report.target.split())
     verdict = _verdict(report.verdict)
-    cost = cost_of(report)
-    missing = f", {open_}" if (open_ := unverified(report)) else ""
-    left = f"gradproof  {target}  {verdict.text}{missing}"
-    name = Span(f"  {target}", "title")
-    start = (Span("gradproof", "dim"), name, Span("  "), verdict, Span(missing, "inconclusive"))
+    missing = f", {open_}" if (open_ := summary.unverified(report)) else ""
+    left = f"gradproof  {target}  {verdict.text}{bound}{missing}"
+    title = (
+        Span("gradproof", "dim"), Span(f"  {target}", "title"), Span("  "), verdict, Span(bound),
+        Span(missing, "inconclusive"),
+    )  # fmt: skip
     gap = max(2, min(6, columns() - len(left) - len(cost)))
-    if len(left) + gap + len(cost) <= columns():
-        yield (*start, Span(" " * gap), Span(cost, "dim"))
-    else:
-        yield start
-        yield from wrapped("  cost     ", cost, "dim")
-    if report.inputs:
-        yield from _listed("  inputs   ", report.inputs)
-    if report.outputs:
-        yield from _listed("  outputs  ", report.outputs)
+    if len(left) + gap + len(cost) > columns():
+        return [title, *wrapped("  cost     ", cost, "dim")]
+    return [(*title, Span(" " * gap), Span(cost, "dim"))]
 
 
-def _listed(label: str, names: tuple[str, ...]) -> Iterator[Line]:
-    """As many of the names as fit a few lines."""
+def _listed(label: str, names: Sequence[str], most: int) -> Iterator[Line]:
+    """As many of the names as fit so many lines, and how many more there are."""
+
+    def text() -> str:
+        rest = len(names) - shown
+        return ", ".join(names[:shown]) + (f", ... and {rest:,} more" if rest else "")
+
     shown = len(names)
-    while shown > 1 and len(wrap(_list(names, shown), columns() - len(label))) > LONGEST_LIST:
+    while shown > 1 and len(wrap(text(), columns() - len(label))) > most:
         shown -= 1
-    yield from wrapped(label, _list(names, shown))
-
-
-def _list(names: tuple[str, ...], shown: int) -> str:
-    rest = len(names) - shown
-    return ", ".join(names[:shown]) + (f", ... and {rest:,} more" if rest else "")
+    yield from wrapped(label, text(), most=most)
 
 
 def cost_of(report: Report) -> str:
@@ -106,48 +153,35 @@ def _verdict(verdict: Verdict, width: int = 0) -> Span:
     return Span(word.ljust(width), verdict.value)
 
 
-def _check_line(result: CheckResult, name_width: int, verdict_width: int) -> Iterator[Line]:
-    name = f"  {result.name.ljust(name_width)}  "
-    verdict = _verdict(result.verdict, verdict_width)
-    indent = len(name) + len(verdict.text) + 2
-    first, *rest = wrap(result.summary, columns() - indent) or [""]
-    yield (Span(name), verdict, Span(f"  {first}"))
-    for line in rest:
-        yield (Span(" " * indent + line),)
-
-
-def _others(report: Report, shown: list[CheckResult], told: Told) -> Iterator[Line]:
+def _others(report: Report, shown: list[CheckResult], below: Details) -> Iterator[Line]:
     """The checks that have no line of their own, and how to repeat the run."""
-    rest = [result for result in report.checks if not any(result is one for one in shown)]
-    passed = [result for result in rest if result.verdict is Verdict.PASSED]
-    missing = [result for result in rest if result.verdict is Verdict.SKIPPED]
-    if failed := [result for result in rest if result.verdict is Verdict.FAILED]:
-        yield from wrapped("  FAILED   ", ", ".join(result.name for result in failed), "failed")
-    if passed:
-        yield from wrapped("  passed   ", ", ".join(result.name for result in passed))
-        notes = dict.fromkeys(note for result in passed for note in result.notes)
-        for note in filter(told.news, list(notes)[: told.most_notes]):
-            yield from wrapped("    note: ", note, "dim")
-    if missing and report.verdict is Verdict.FAILED:
-        yield from wrapped("  skipped  ", ", ".join(result.name for result in missing), "dim")
-    elif missing:
-        yield from _with_reasons(missing)
+    rest = [each for each in report.checks if not any(each is one for one in shown)]
+    for verdict, label in zip(DECIDED, ("  FAILED   ", "  open     "), strict=True):
+        names = ", ".join(each.name for each in rest if each.verdict is verdict)
+        yield from wrapped(label, names, verdict.value)
+    passed = [each for each in rest if each.verdict is Verdict.PASSED]
+    yield from wrapped("  passed   ", ", ".join(each.name for each in passed))
+    yield from below.notes(tuple(dict.fromkeys(note for each in passed for note in each.notes)))
+    label = "  skipped  "
+    if report.verdict is Verdict.FAILED:
+        names = ", ".join(each.name for each in rest if each.verdict is Verdict.SKIPPED)
+        yield from wrapped(label, names, "dim")
+    else:
+        for reason, skipped in _names_by_reason(report).items():
+            yield from wrapped(label, f"{', '.join(skipped)}: {reason}", "dim")
+            label = " " * len(label)
     if report.repeat and report.verdict is not Verdict.PASSED:
         yield from command("  repeat   ", report.repeat)
 
 
-def _with_reasons(missing: list[CheckResult]) -> Iterator[Line]:
-    """What was not tested, and why: the checks of one reason together."""
+def _names_by_reason(report: Report) -> dict[str, list[str]]:
+    """The checks that were skipped, those of one reason together."""
     reasons: dict[str, list[str]] = {}
-    for result in missing:
-        reasons.setdefault(result.summary, []).append(result.name)
-    label = "  skipped  "
-    for reason, names in reasons.items():
-        yield from wrapped(label, f"{', '.join(names)}: {reason}", "dim")
-        label = " " * len(label)
+    for each in report.checks:
+        if each.verdict is Verdict.SKIPPED:
+            reasons.setdefault(each.summary, []).append(each.name)
+    return reasons
 
-
-# In a notebook: the same lines, in colours that suit a light page and a dark one.
 
 # Of medium brightness: a contrast of at least 3 against white and against near-black.
 _STYLES = {
@@ -164,7 +198,7 @@ _PAGE = "font-family: ui-monospace, monospace; white-space: pre; line-height: 1.
 
 
 def in_notebook(report: Report) -> str:
-    """A piece of HTML that needs nothing else."""
+    """The text in colours that suit a light page and a dark one: HTML that needs nothing else."""
     shown = "\n".join("".join(map(_span, line)) for line in lines(report))
     return f'<pre style="{_PAGE}">{shown}</pre>'
 

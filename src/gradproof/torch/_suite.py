@@ -24,7 +24,7 @@ from gradproof import _asserts
 from gradproof import torch as ours
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
-from gradproof._data.records import Answer, Compared, Report
+from gradproof._data.records import ComparedCall, GradcheckAnswer, Report
 from gradproof._guard.random import RandomState
 from gradproof._render import summary
 from gradproof.errors import DerivativeWarning
@@ -101,7 +101,7 @@ def replaced(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return _OURS[face](*args, **kwargs)
 
 
-def compared(note: Callable[[Compared], None]) -> Answering:
+def compared(note: Callable[[ComparedCall], None]) -> Answering:
     """PyTorch's answer; ours is asked too, of the same random state, and both are noted."""
 
     def answering(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -191,16 +191,16 @@ def _by_us(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Asked:
     return asked
 
 
-def _compared(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Asked) -> Compared:
+def _compared(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Asked) -> ComparedCall:
     report, (frame, _) = ours.report, users_frame("torch", "functools", "contextlib")
     refuted = "" if report is None or report else summary.headline(report)
-    return Compared(
+    return ComparedCall(
         test="",
         place=f"{frame.f_code.co_filename}:{frame.f_lineno}",
         face=face,
         target=name_of(args[0]) if args else "",
-        theirs=Answer(theirs.says, theirs.line, theirs.seconds),
-        ours=Answer(ours.says, ours.line or refuted or ours.doubt, ours.seconds),
+        theirs=GradcheckAnswer(theirs.says, theirs.line, theirs.seconds),
+        ours=GradcheckAnswer(ours.says, ours.line or refuted or ours.doubt, ours.seconds),
         same=_same(theirs, ours),
         undecided=bool(ours.doubt),
         cause=_cause(report),

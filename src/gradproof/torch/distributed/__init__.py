@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from gradproof._data import options
+from gradproof._data.checks import RENAMED
 from gradproof._data.frames import raised
 from gradproof._data.inputs import Variables, name_of, split_arguments
 from gradproof._data.records import Report
@@ -96,7 +97,7 @@ def check(
     given["budget_seconds"] = patience
 
     def parsed() -> tuple[Local, Settings]:
-        options.names_among(CHECKS)("checks", CHECKS if checks is None else checks)
+        options.names_among(CHECKS, RENAMED)("checks", CHECKS if checks is None else checks)
         settings = overridden(Settings(checks=CHECKS), **given)
         arguments, keywords = split_arguments(fn, inputs, kwargs or {})
         placing, chosen = Placing(placements or {}, ranks.rank), Variables(wrt=wrt).wrt

@@ -1,0 +1,78 @@
+"""What to try next where a check failed, or is open, and no cause is named."""
+
+from __future__ import annotations
+
+from gradproof._data.checks import TABLE, row
+from gradproof._data.records import CheckResult, Report, Verdict
+
+# Where no reference was believed.
+_REFERENCE = (
+    "pass reference=, a function with the same value in plain operations of any framework: its "
+    "derivative in float64 is measured, and the claims are held against that"
+)
+# Kind of all findings of a check -> what to try.
+_OF_KIND = {
+    "primal": "compare what the forward of the rule returns with the function itself",
+    "raised": (
+        "call it by hand, with the same inputs: the traceback names the line, or look at the "
+        "shapes that it returns"
+    ),
+}
+# Beginning or part of `CheckResult.where` -> where to compare the formulas.
+_OF_PLACE = {
+    "only where": "in the branch that these values take",
+    "the last": "at the ends: a loop, a mask or a block size that does not divide the size",
+    "the first": "at the ends: a loop, a mask or a block size that does not divide the size",
+    "diagonal": "in what depends on the position: a causal mask, an index of row against column",
+}
+_MODES = tuple(each.name for each in TABLE if each.derivative and each.order == 1)
+
+
+def advice_by_check(report: Report) -> dict[str, str]:
+    """Advice on the first check that failed, if it has no cause; else on those that are open."""
+    first = next((each for each in report.checks if each.verdict is Verdict.FAILED), None)
+    if first is None:
+        return {each.name: _REFERENCE for each in report.checks if _wants_reference(each)}
+    return {} if first.causes else {first.name: _advice(first, report)}
+
+
+def _wants_reference(result: CheckResult) -> bool:
+    """Whether a mode is open since no reference was believed, and the user gave none."""
+    unbelieved = "; not " in result.oracle and "reference" not in result.oracle
+    return result.verdict is Verdict.INCONCLUSIVE and unbelieved and result.name in _MODES
+
+
+def _advice(result: CheckResult, report: Report) -> str:
+    """Advice on a check that failed without a cause; "" where there is none."""
+    kinds = {finding.kind for finding in result.findings}
+    if len(kinds) == 1 and (advice := _OF_KIND.get(min(kinds))):
+        return advice
+    found = row(result.name)
+    if found is None or found.advice or found.name not in _MODES:
+        return found.advice if found else ""
+    if result.kinks:
+        return "choose a point beside the kink, or claim a slope between the two"
+    if result.statistics:
+        return (
+            "run the formula of the oracle in this precision, operation by operation: rounding "
+            "alone leaves less than this"
+        )
+    others = {each.verdict: each.name for each in report.checks if each.name in _MODES}
+    if Verdict.PASSED in others:
+        how = f"{others[Verdict.PASSED]} mode is right here: compare the two formulas"
+    elif others[Verdict.FAILED] != result.name:
+        how = "both modes are wrong: look at what they share, such as saved values"
+    else:
+        how = "compare the formula with the function"
+    return f"{how}, {_place_to_compare(result)}"
+
+
+def _place_to_compare(result: CheckResult) -> str:
+    for words, place in _OF_PLACE.items():
+        if words in result.where:
+            return place
+    if len(result.findings) == 1:
+        return "for this one entry, by hand: print what is read and written for it"
+    if result.where and result.where != "everywhere":
+        return "for these entries: what is read and written for them and for no others"
+    return "term by term, on a case of two or three entries"
