@@ -91,9 +91,14 @@ def test_a_failure_takes_at_most_25_lines(name):
 
 def test_a_failure_that_several_checks_see_takes_at_most_25_lines():
     everything = REPORTS["explained"].checks
-    checks = [dataclasses.replace(everything[0], name=f"check {k}", causes=()) for k in range(8)]
+    long = f"{'a batch differs from the loop, as ' * 4}it should not"
+    checks = [
+        dataclasses.replace(everything[0], name=f"check {k}", summary=long, causes=())
+        for k in range(8)
+    ]
     shown = text.render(report(*everything, *checks, repeat="gradproof.check(layer_norm, (x,))"))
     assert len(shown.splitlines()) <= 25
+    assert max(map(len, shown.splitlines())) <= 80
     assert "  batched              FAILED  a batch differs from the loop" in shown
     assert "check 5, check 6, check 7" in shown.split("  FAILED   ")[-1]
     assert "cause   every entry" in shown

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from gradproof._data.records import CheckResult, Finding, Kink, Report, Statistic
+from gradproof._data.records import CheckResult, Finding, Kink, Report
 from gradproof._render._spans import Line, Span, number, numbers, places, wrapped
 from gradproof._render.advice import advice_by_check
 
-SHOWN_BESIDE = 2  # findings of one check beside the first, which is shown in full
-SHOWN_NOTES = 3
 SHOWN_KINKS = 8
-SHOWN_ARRAYS = 3  # of a table of statistics
 LONGEST = 4  # lines of a message
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many are shown of one check.
+
+    Attributes:
+        beside: findings beside the first, which is shown in full.
+        notes: its remarks.
+        arrays: those whose statistics are shown, in a line each.
+        names: lines for the names of checks that passed, or were skipped.
+    """
+
+    beside: int
+    notes: int
+    arrays: int
+    names: int
+
+
+BRIEF, USUAL, FULL = Amount(0, 1, 0, 1), Amount(2, 3, 3, 8), Amount(6, 100, 20, 8)
 
 
 class Details:
@@ -23,14 +41,14 @@ class Details:
 
     Args:
         report: whose checks they are.
-        brief: further findings are left out, and notes but for one.
+        amount: how much is shown.
     """
 
-    def __init__(self, report: Report, *, brief: bool = False) -> None:
+    def __init__(self, report: Report, amount: Amount) -> None:
         self._advice = advice_by_check(report)
+        self.amount = amount
         self._said: set[str] = set()
         self._has_entry = False  # whether one was shown in full
-        self._most_beside, self._most_notes = (0, 1) if brief else (SHOWN_BESIDE, SHOWN_NOTES)
 
     def lines(self, result: CheckResult) -> Iterator[Line]:
         """Everything about a check that does not fit its line."""
@@ -38,13 +56,13 @@ class Details:
         yield from self._explanation(result)
         if "; not " in result.oracle and self._is_new(result.oracle):
             yield from wrapped("    oracle: ", result.oracle, "dim")
-        if not result.findings:  # which say as much of an array that is off
-            yield from _statistics(result)
+        if self.amount is FULL or not result.findings:  # which say as much of what is off
+            yield from _statistics(result, self.amount.arrays)
         yield from self._kinks(result)
         yield from self.notes(result.notes)
 
     def notes(self, notes: tuple[str, ...]) -> Iterator[Line]:
-        for note in filter(self._is_new, notes[: self._most_notes]):
+        for note in filter(self._is_new, notes[: self.amount.notes]):
             yield from wrapped("    note: ", note, "dim")
 
     def _is_new(self, text: str) -> bool:
@@ -56,7 +74,7 @@ class Details:
     def _findings(self, result: CheckResult) -> Iterator[Line]:
         """The first in full, others in a line each; what a further check sees again, in one."""
         again = self._has_entry and all(map(_is_entry, result.findings))
-        shown = min(1, self._most_beside) if again else 1 + self._most_beside
+        shown = min(1, self.amount.beside) if again else 1 + self.amount.beside
         for place, finding in enumerate(result.findings[:shown]):
             if not _is_entry(finding):
                 yield from wrapped("    ", finding.message, most=LONGEST)
@@ -123,20 +141,14 @@ def _entry_in_a_line(finding: Finding) -> Iterator[Line]:
     yield from wrapped("    also ", f"{' -> '.join(sides)}: claimed {claimed}, measured {measured}")
 
 
-def tables(result: CheckResult) -> dict[tuple[str, str], list[Statistic]]:
-    """The statistics of each array against each oracle."""
-    found: dict[tuple[str, str], list[Statistic]] = {}
-    for each in result.statistics:
-        found.setdefault((each.oracle, each.array), []).append(each)
-    return found
-
-
-def _statistics(result: CheckResult) -> Iterator[Line]:
+def _statistics(result: CheckResult, most: int) -> Iterator[Line]:
     """One line per array: each statistic beside what is allowed, in units of eps."""
-    found = tables(result)
-    for (_, array), rows in list(found.items())[:SHOWN_ARRAYS]:
-        cells = ", ".join(f"{row.name} {row.value:.2g} of {row.allowed:.2g}" for row in rows)
-        yield from wrapped("    ", f"{array}, in eps: {cells}", "dim")
-    if (more := len(found) - SHOWN_ARRAYS) > 0:
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in result.statistics:
+        cell = f"{each.name} {each.value:.2g} of {each.allowed:.2g}{'' if each.ok else ' (!)'}"
+        found.setdefault((each.oracle, each.array), []).append(cell)
+    for (_, array), cells in list(found.items())[:most]:
+        yield from wrapped("    ", f"{array}, in eps: {', '.join(cells)}", "dim")
+    if (more := len(found) - most) > 0:
         arrays = "array" if more == 1 else "arrays"
         yield (Span(f"    ... and {more:,} more {arrays} in statistics", "dim"),)

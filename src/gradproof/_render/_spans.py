@@ -98,10 +98,10 @@ def places(finding: Finding) -> str:
     return " -> ".join(place(kind, at) for kind, at in sides if at is not None)
 
 
-def numbers(finding: Finding, plus_minus: str = "+-") -> dict[str, str]:
+def numbers(finding: Finding) -> dict[str, str]:
     """Claimed, measured with its error bar, gap and allowed."""
     precision = finding.digits
-    error = "" if math.isnan(finding.error) else f" {plus_minus} {finding.error:.2g}"
+    error = "" if math.isnan(finding.error) else f" +- {finding.error:.2g}"
     return {
         "claimed": number(finding.claimed, precision),
         "measured": f"{number(finding.measured, precision)}{error}",

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gradproof._data.records import CheckResult, ComparedCall, Finding, Report, Verdict
+from gradproof._data.records import ComparedCall, Report, Verdict
 from gradproof._data.visible import visible_in
-from gradproof._render import plots, suite, summary
-from gradproof._render._details import tables
-from gradproof._render._spans import numbers, places
-from gradproof._render.advice import advice_by_check
-from gradproof._render.text import cost_of
+from gradproof._render import plots, suite, summary, text
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,8 +24,6 @@ WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKI
 NEEDED = ("jinja2", "matplotlib")
 SECTIONS = 500  # reports in full; further ones are listed only
 PICTURED = 40  # reports with pictures, a tenth of a second each
-SHOWN = 6  # findings of a check
-SHOWN_ARRAYS = 20  # of whose statistics there is a table
 
 
 def render(report: Report) -> str:
@@ -51,14 +45,19 @@ def render_many(
     """
     ready()
     rows = sorted(visible_in(tuple(reports)), key=lambda row: WORST_FIRST.index(row[1].verdict))
-    views = [
-        {"name": name, "report": report, "checks": _checks(report, f"r{k}", k < PICTURED)}
+    sections = [
+        {
+            "name": name,
+            "report": report,
+            "text": text.as_html(report, full=True),
+            "pictures": list(_pictures(report, f"r{k}")) if k < PICTURED else [],
+        }
         for k, (name, report) in enumerate(rows[:SECTIONS])
     ]
     return _template().render(
         title=_title(rows),
         rows=rows,
-        reports=views,
+        sections=sections,
         compared=None if compared is None else visible_in(tuple(compared)),
     )
 
@@ -82,7 +81,6 @@ def _template() -> jinja2.Template:
     )
     environment.globals.update(
         bounded=summary.bounded,
-        cost_of=cost_of,
         counts=suite.counts,
         different=suite.different,
         result_line=_result_line,
@@ -111,49 +109,17 @@ def _result_line(report: Report) -> str:
     return "; ".join(filter(None, (passed, summary.unverified(report))))
 
 
-def _checks(report: Report, name: str, pictured: bool) -> list[dict[str, Any]]:
-    """What the page shows of each check; `details` is whether that is more than its line."""
-    advice = advice_by_check(report)
-    views: list[dict[str, Any]] = []
+def _pictures(report: Report, name: str) -> Iterator[tuple[str, str]]:
+    """SVG and caption of the Jacobian around each failure for which it was measured."""
     for place, result in enumerate(report.checks):
-        shown, statistics = result.findings[:SHOWN], list(tables(result).items())[:SHOWN_ARRAYS]
-        decided = result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE)
-        views.append(
-            {
-                "result": result,
-                "advice": advice.get(result.name, ""),
-                "entries": [_entry(finding) for finding in shown if not _is_message(finding)],
-                "messages": [finding.message for finding in shown if _is_message(finding)],
-                "left_out": len(result.findings) - len(shown),
-                "picture": _picture(result, f"{name}c{place}") if pictured else None,
-                "statistics": statistics,
-                "details": decided or statistics or result.kinks or result.notes,
-            }
-        )
-    return views
-
-
-def _is_message(finding: Finding) -> bool:
-    """Whether a finding has no numbers."""
-    return finding.claimed != finding.claimed and finding.measured != finding.measured
-
-
-def _entry(finding: Finding) -> tuple[str, dict[str, str]]:
-    where = places(finding).replace(" -> ", " → ")
-    return where or finding.message, numbers(finding, "±")
-
-
-def _picture(result: CheckResult, name: str) -> tuple[str, str] | None:
-    """SVG and caption of the Jacobian around a failure; None where none was measured."""
-    patch = result.patch
-    if patch is None or not (patch.outputs and patch.inputs):
-        return None
-    caption = (
-        f"The Jacobian around the first wrong entry: rows are outputs {_range(patch.outputs)}, "
-        f"columns inputs {_range(patch.inputs)}. Refuted entries have a frame; colours go with the "
-        "root of the size."
-    )
-    return plots.jacobian_svg(patch, name), caption
+        patch = result.patch
+        if patch is not None and patch.outputs and patch.inputs:
+            yield (
+                plots.jacobian_svg(patch, f"{name}c{place}"),
+                f"{result.name}: the Jacobian around the first wrong entry; rows are outputs "
+                f"{_range(patch.outputs)}, columns inputs {_range(patch.inputs)}. Refuted entries "
+                "have a frame; colours go with the root of the size.",
+            )
 
 
 def _range(names: Sequence[str]) -> str:

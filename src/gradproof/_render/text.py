@@ -2,7 +2,7 @@
 
 A pass takes at most 8 lines; `details` has the finding of every check. A failure takes at most 25
 lines: the checks that failed, then a line for those that passed, one for those that were skipped,
-and the line that repeats it. In a notebook the same lines have colours.
+and the line that repeats it. In a notebook, and on a page, the lines have colours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.visible import visible_in
 from gradproof._render import summary
-from gradproof._render._details import Details
+from gradproof._render._details import BRIEF, FULL, USUAL, Amount, Details
 from gradproof._render._spans import Line, Span, columns, command, plain, wrap, wrapped
 
 LINES_OF_PASS = 8
@@ -40,10 +40,10 @@ def lines(report: Report, *, full: bool = False) -> list[Line]:
     # What failed comes before what is open. What passed has a line only where all did.
     verdicts = (Verdict.PASSED,) if report.verdict is Verdict.PASSED else DECIDED
     shown = [each for word in verdicts for each in report.checks if each.verdict is word]
-    found = list(_lines(report, shown))
+    found = list(_lines(report, shown, FULL if full else USUAL))
     most = len(shown)
     while not full and report.verdict is Verdict.FAILED and most and len(found) > LINES_OF_FAILURE:
-        found = list(_lines(report, shown[:most], brief=True))
+        found = list(_lines(report, shown[:most], BRIEF))
         most -= 1
     return found
 
@@ -80,20 +80,20 @@ def _skipped_lines(reasons: dict[str, list[str]], room: int) -> Iterator[Line]:
         yield from wrapped(" " * 11 if place else "  skipped  ", text, "dim", most=1)
 
 
-def _lines(report: Report, shown: list[CheckResult], *, brief: bool = False) -> Iterator[Line]:
+def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator[Line]:
     """The report with a line for each check shown and details below it, when brief of the first."""
     yield from _title(report, "", cost_of(report))
     yield from _listed("  inputs   ", report.inputs, LONGEST_LIST)
     yield from _listed("  outputs  ", report.outputs, LONGEST_LIST)
     if shown:
         yield ()
-    below = Details(report, brief=brief)
+    below = Details(report, amount)
     widths = [max(map(len, texts), default=0) for texts in _names_and_verdicts(shown)]
     for place, result in enumerate(shown):
         name, verdict = f"  {result.name:<{widths[0]}}  ", _verdict(result.verdict, widths[1])
         indent = len(name) + len(verdict.text) + 2
-        first, *rest = wrap(result.summary, columns() - indent) or [""]
-        cut = brief and place
+        cut = amount is BRIEF and place > 0
+        first, *rest = wrap(result.summary, columns() - indent - 4 * cut) or [""]
         yield (Span(name), verdict, Span(f"  {first}{' ...' if cut and rest else ''}"))
         if not cut:
             yield from ((Span(" " * indent + line),) for line in rest)
@@ -124,7 +124,7 @@ def _title(report: Report, bound: str, cost: str) -> list[Line]:
     return [(*title, Span(" " * gap), Span(cost, "dim"))]
 
 
-def _listed(label: str, names: Sequence[str], most: int) -> Iterator[Line]:
+def _listed(label: str, names: Sequence[str], most: int, role: str = "") -> Iterator[Line]:
     """As many of the names as fit so many lines, and how many more there are."""
 
     def text() -> str:
@@ -134,7 +134,7 @@ def _listed(label: str, names: Sequence[str], most: int) -> Iterator[Line]:
     shown = len(names)
     while shown > 1 and len(wrap(text(), columns() - len(label))) > most:
         shown -= 1
-    yield from wrapped(label, text(), most=most)
+    yield from wrapped(label, text(), role, most)
 
 
 def cost_of(report: Report) -> str:
@@ -157,18 +157,18 @@ def _others(report: Report, shown: list[CheckResult], below: Details) -> Iterato
     """The checks that have no line of their own, and how to repeat the run."""
     rest = [each for each in report.checks if not any(each is one for one in shown)]
     for verdict, label in zip(DECIDED, ("  FAILED   ", "  open     "), strict=True):
-        names = ", ".join(each.name for each in rest if each.verdict is verdict)
-        yield from wrapped(label, names, verdict.value)
+        decided = ", ".join(each.name for each in rest if each.verdict is verdict)
+        yield from wrapped(label, decided, verdict.value)
     passed = [each for each in rest if each.verdict is Verdict.PASSED]
-    yield from wrapped("  passed   ", ", ".join(each.name for each in passed))
+    yield from _listed("  passed   ", [each.name for each in passed], below.amount.names)
     yield from below.notes(tuple(dict.fromkeys(note for each in passed for note in each.notes)))
     label = "  skipped  "
     if report.verdict is Verdict.FAILED:
-        names = ", ".join(each.name for each in rest if each.verdict is Verdict.SKIPPED)
-        yield from wrapped(label, names, "dim")
+        skipped = [each.name for each in rest if each.verdict is Verdict.SKIPPED]
+        yield from _listed(label, skipped, below.amount.names, "dim")
     else:
-        for reason, skipped in _names_by_reason(report).items():
-            yield from wrapped(label, f"{', '.join(skipped)}: {reason}", "dim")
+        for reason, names in _names_by_reason(report).items():
+            yield from wrapped(label, f"{', '.join(names)}: {reason}", "dim")
             label = " " * len(label)
     if report.repeat and report.verdict is not Verdict.PASSED:
         yield from command("  repeat   ", report.repeat)
@@ -194,16 +194,15 @@ _STYLES = {
     "skipped": "opacity: 0.75",
 }
 # Notebooks give what they show a font and a wrapping of their own, in which columns do not align.
-_PAGE = "font-family: ui-monospace, monospace; white-space: pre; line-height: 1.4; overflow-x: auto"
+_BLOCK = "font-family: ui-monospace, monospace; white-space: pre; overflow-x: auto"
 
 
-def in_notebook(report: Report) -> str:
+def as_html(report: Report, *, full: bool = False) -> str:
     """The text in colours that suit a light page and a dark one: HTML that needs nothing else."""
-    shown = "\n".join("".join(map(_span, line)) for line in lines(report))
-    return f'<pre style="{_PAGE}">{shown}</pre>'
+    shown = "\n".join("".join(map(_element, line)) for line in lines(report, full=full))
+    return f'<pre style="{_BLOCK}">{shown}</pre>'
 
 
-def _span(span: Span) -> str:
-    words = html.escape(span.text)
-    style = _STYLES.get(span.role)
+def _element(span: Span) -> str:
+    words, style = html.escape(span.text), _STYLES.get(span.role)
     return f'<span style="{style}">{words}</span>' if style else words
