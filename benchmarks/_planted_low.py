@@ -125,14 +125,13 @@ def low_trial(
         return made
     import gradproof
 
-    chosen = {"oracles": ("native",)} if options.oracle == "native" else {}
+    native = gradproof.Settings(oracles=("native",)) if options.oracle == "native" else None
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _opdb.seed_everything(0)
         try:
-            report = gradproof.check(
-                wrapped(sample, backward), sample.inputs, seed=options.seed + site.row, **chosen
-            )
+            fn, seed = wrapped(sample, backward), options.seed + site.row
+            report = gradproof.check(fn, sample.inputs, seed=seed, settings=native)
         except Exception as error:
             text = f"{type(error).__name__}: {common.first_line(str(error))}"
             return replace(made, verdict="error", message=text)

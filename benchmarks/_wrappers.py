@@ -263,6 +263,8 @@ class Example:
 
 def examples() -> Iterator[Example]:
     """Every one that runs here: the kernels need triton."""
+    import gradproof
+
     norm = _layer_norm()
     yield Example("wrong_layer_norm, put right", norm, lambda: _normal((8, 16), (16,), (16,)))
     shapes = (6, 4), (4,), (4,), (5, 4), (5, 3)
@@ -287,7 +289,7 @@ def examples() -> Iterator[Example]:
             functools.partial(module.example_inputs, **smaller),
             {
                 "reference": functools.partial(module.reference, **keywords),
-                "oracles": ("reference",),
+                "settings": gradproof.Settings(oracles=("reference",)),
             },
         )
 

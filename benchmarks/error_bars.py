@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from _exact import FUNCTIONS, Exact, point
 
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._data.space import Grain, Slot, Space
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measurements import Measurements
@@ -189,7 +189,7 @@ def measure(name: str, power: int, seed: int, tallies: dict[tuple[str, str], Tal
         fn = Function(exact, at, DTYPES[dtype])
         if not np.all(np.isfinite(fn.point)):
             continue
-        measurements = Measurements(fn, Settings(seed=seed))
+        measurements = Measurements(fn, RunSettings(seed=seed))
         u = measurements.tangent(0)
         true = exact.along(fn.point.astype(np.longdouble), u.astype(np.longdouble))
         counted = np.isfinite(true) & np.isfinite(fn.value(fn.point))

@@ -97,17 +97,22 @@ def entries_of(fn: Any, inputs: Any, tool: str = "slow") -> int:
     return sum(count) * count[0] if tool == "gradgrad" else count[0] * count[1]
 
 
+def _is_masked(exhibit: Any) -> bool:
+    settings = exhibit.options.get("settings")
+    return settings is not None and settings.masked
+
+
 def slow(fn: Any, inputs: Any, exhibit: Any) -> bool:
-    return gradcheck(fn, inputs, masked=exhibit.options.get("masked", False))
+    return gradcheck(fn, inputs, masked=_is_masked(exhibit))
 
 
 def fast(fn: Any, inputs: Any, exhibit: Any) -> bool:
-    return gradcheck(fn, inputs, fast_mode=True, masked=exhibit.options.get("masked", False))
+    return gradcheck(fn, inputs, fast_mode=True, masked=_is_masked(exhibit))
 
 
 def flags(fn: Any, inputs: Any, exhibit: Any) -> bool:
     """Each flag by itself, since one that is not supported ends the check."""
-    masked = exhibit.options.get("masked", False)
+    masked = _is_masked(exhibit)
     answers = []
     for flag in ("check_forward_ad", "check_batched_grad", "check_undefined_grad"):
         try:

@@ -36,7 +36,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import gradproof
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._measurements import Measurements
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import step_tables
@@ -220,7 +220,7 @@ POINTS = (*KINKS, *JUMPS, *STEEP, *ONCE_ONLY, *LOOK_ALIKES, *SINGLE)
 def ours(point: Point) -> Slopes:
     """The slopes along the direction, (m,), by differences from the usual and the fine table."""
     scale = scale_of(point)
-    measurements = Measurements(build(point.fn, (point.tensor(),)), Settings(seed=0))
+    measurements = Measurements(build(point.fn, (point.tensor(),)), RunSettings(seed=0))
     usual, fine = step_tables(max(measurements.unit, measurements.function.coarsest_unit))
     slopes = measured_slopes(measurements.function.table(scale * point.direction, usual))
     if (slopes.bar > 1e-3 * slopes.size).any() or slopes.is_infinite.any():

@@ -17,7 +17,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._measurements import Measurements
 from gradproof.torch import _adapter as adapter
 
@@ -76,7 +76,7 @@ def draw_steps() -> Any:
 def _draw_table(place: Axes, dtype: torch.dtype, smallest: int) -> None:
     x = torch.tensor([POINT], dtype=dtype, requires_grad=True)
     map_ = adapter.build(wave, (x,))
-    measurements = Measurements(map_, Settings(seed=0))
+    measurements = Measurements(map_, RunSettings(seed=0))
     u = measurements.tangent(0)
     exact = math.exp(math.sin(POINT)) * math.cos(POINT) * u[0]
 

@@ -27,8 +27,8 @@ def in_numpy(exhibit: Portable, rule: Rule, push: Rule | None = None, **options:
         *inputs, tangents = arguments
         return push(xp, *(tangents if isinstance(tangents, tuple) else (tangents,)), *inputs)
 
-    options |= {} if push is None else {"jvp": jvp}
-    return gradproof.check(fn, exhibit.inputs(), vjp=vjp, **options)
+    hand = gradproof.by_hand(fn, vjp=vjp, jvp=None if push is None else jvp)
+    return gradproof.check(hand, exhibit.inputs(), **options)
 
 
 def in_jax(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: Any) -> Any:

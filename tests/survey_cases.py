@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gradproof import Case
+from gradproof import Case, by_hand
 
 
 def right(x, v):
@@ -52,8 +52,8 @@ def point(size=3):
 
 
 def sine_case(vjp=right, name="", **options):
-    return Case(np.sin, point(), {"vjp": vjp, "seed": 3, **options}, name)
+    return Case(by_hand(np.sin, vjp=vjp), point(), {"seed": 3, **options}, name)
 
 
-def by_hand(function):
-    return Case(function, point(), {"vjp": right, "seed": 3})
+def case_of(function):
+    return Case(by_hand(function, vjp=right), point(), {"seed": 3})

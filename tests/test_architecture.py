@@ -67,7 +67,7 @@ PUBLIC = {
     "compare",
     "assert_derivatives",
     *("survey", "SurveyReport", "Case", "CaseResult"),  # of many
-    *("Settings", "Reference"),  # what is asked
+    *("Settings", "by_hand"),  # what is asked
     *("Report", "CheckResult", "Verdict", "Finding", "Place", "Kink", "Statistic"),
     *("Cause", "Patch"),
     *("DerivativeError", "Unsupported"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gradproof
+from flat_options import check
 from gradproof.errors import UsageError
 
 POINT = np.array([0.3, -0.7])
@@ -23,7 +24,7 @@ def refused(fn=np.sin, inputs=POINT, *more, **options):
     """The sentence with which `check` refuses."""
     options.setdefault("vjp", lambda x, v: np.cos(x) * v)
     with pytest.raises(UsageError) as caught:
-        gradproof.check(fn, inputs, *more, seed=options.pop("seed", 0), **options)
+        check(fn, inputs, *more, seed=options.pop("seed", 0), **options)
     sentence = str(caught.value)
     assert "\n" not in sentence
     assert len(sentence) < 900
@@ -69,7 +70,7 @@ def test_positional_arguments_one_after_the_other():
     assert sentence.endswith("positional arguments go together in a tuple: check(add, (x, y))")
 
 
-@pytest.mark.parametrize("name", ["atol", "order", "oracles", "sweep", "checks"])
+@pytest.mark.parametrize("name", ["oracles", "masked", "full_jacobian"])
 def test_none_where_it_means_nothing(name):
     with pytest.raises(UsageError, match=f"^{name}: expected"):
         gradproof.Settings(**{name: None})
@@ -85,7 +86,9 @@ def test_what_is_no_flag(name, value):
 
 @pytest.mark.parametrize("value", [False, 0, np.False_])
 def test_what_is_a_flag(value):
-    report = gradproof.check(np.sin, POINT, vjp=lambda x, v: np.cos(x) * v, sweep=value, seed=0)
+    report = gradproof.check(
+        gradproof.by_hand(np.sin, vjp=lambda x, v: np.cos(x) * v), POINT, sweep=value, seed=0
+    )
     assert report.verdict == "passed"
 
 
@@ -172,26 +175,61 @@ def test_containers_that_hold_themselves():
     assert refused(wrt=ring).startswith("wrt: expected names, patterns or positions, got array")
 
 
-def test_a_matrix_is_multiplied_by_one_vector_that_fits():
-    matrix = np.arange(6.0).reshape(2, 3)
-    words = "inputs: expected an array that a matrix of shape (2, 3) can be multiplied by"
-    for inputs in (np.array(1.0), np.ones(2)):
-        assert refused(matrix, inputs, vjp=None).startswith(words)
-    said = refused(matrix, np.ones(3), args=(1.0,), vjp=None)
-    assert said == "inputs: a matrix is multiplied by one vector, and takes nothing else"
-    assert gradproof.check(matrix, np.ones(3), seed=0)["backward"].verdict == "passed"
+def test_a_function_needs_its_derivative():
+    with pytest.raises(UsageError, match=r"^by_hand: expected at least one of"):
+        gradproof.by_hand(np.sin)
+    with pytest.raises(UsageError, match=r"^fn: expected a function"):
+        gradproof.by_hand(3, vjp=np.multiply)
+    with pytest.raises(UsageError, match=r"^inputs: .* gradproof.by_hand\(fn, vjp=...\)"):
+        gradproof.check(np.sin, POINT)
+
+
+MATRIX = np.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize("given", [lambda matrix: matrix, lambda matrix: lambda x: matrix])
+@pytest.mark.parametrize("shape", [(3, 2), (2, 2), (6,), (3, 3, 2)])
+def test_a_jacobian_of_another_shape_is_refused_with_both(given, shape):
+    said = refused(lambda x: MATRIX @ x, np.ones(3), jac=given(np.zeros(shape)), vjp=None)
+    assert said == f"jac: expected a matrix of shape (2, 3), got one of shape {shape}"
+
+
+def test_one_jacobian_of_several_inputs_is_refused_likewise():
+    def fn(x, y):
+        return MATRIX @ x + y
+
+    inputs = (np.ones(3), np.ones(2))
+    said = refused(fn, inputs, jac=np.zeros((5, 2)), vjp=None)
+    assert said == "jac: expected a matrix of shape (2, 5), got one of shape (5, 2)"
+    said = refused(fn, inputs, jac=(MATRIX, np.eye(3)), vjp=None)
+    assert said == "jac: expected a matrix of shape (2, 2), got one of shape (3, 3)"
+    said = refused(fn, inputs, jac=(MATRIX,), vjp=None)
+    assert said.startswith("jac: expected one matrix, or blocks, 1 outputs by 2 inputs: ")
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (3, 1)])
+def test_the_jacobian_of_one_value_is_a_row_or_a_vector(shape):
+    hand = gradproof.by_hand(np.sum, jac=np.ones(shape))
+    assert gradproof.check(hand, np.ones(3), seed=0).verdict == "passed"
+
+
+def test_a_hessian_of_another_shape_is_refused_by_its_name():
+    said = refused(lambda x: np.sum(x**2), POINT, hess=lambda x: np.eye(3), vjp=None)
+    assert said == "hess: expected a matrix of shape (2, 2), got one of shape (3, 3)"
 
 
 def test_a_reference_for_inputs_without_entries():
-    cosine = gradproof.Reference(np.sin, vjp=lambda x, v: np.cos(x) * v)
+    cosine = gradproof.by_hand(np.sin, vjp=lambda x, v: np.cos(x) * v)
     report = gradproof.check(
-        np.sin, np.zeros(0), reference=cosine, vjp=lambda x, v: np.cos(x) * v, seed=0
+        gradproof.by_hand(np.sin, vjp=lambda x, v: np.cos(x) * v),
+        np.zeros(0),
+        reference=cosine,
+        seed=0,
     )
     assert report.verdict != "failed"
 
 
 @pytest.mark.parametrize("said", ["text", [None], np.array([(1.0, 2)], dtype="f8,i4")], ids=str)
-def test_a_matrix_that_is_no_matrix_of_numbers_is_a_finding(said):
-    found = gradproof.check(np.sin, POINT[:1], jac=lambda x: said, seed=0)["backward"]
-    assert found.verdict == "failed"
-    assert "jac: expected a matrix of shape (1, 1)" in found.findings[0].message
+def test_a_matrix_that_is_no_matrix_of_numbers_is_refused(said):
+    sentence = refused(np.sin, POINT[:1], jac=lambda x: said, vjp=None)
+    assert sentence.startswith("jac: expected a matrix of shape (1, 1), got ")

@@ -129,7 +129,9 @@ def test_a_kernel_that_says_in_what_it_computes_is_allowed_no_more_than_that(see
         (coarse, None, "passed"),
         (coarse, "float32", "failed"),
     ):
-        report = gradproof.compare(function, spread, x, accumulate=single, seed=seed)
+        report = gradproof.compare(
+            function, spread, x, seed=seed, settings=gradproof.Settings(accumulate=single)
+        )
         assert report["backward"].verdict == verdict, str(report)
 
 
@@ -204,7 +206,9 @@ def test_arguments_that_mean_nothing_are_refused():
     with pytest.raises(UsageError, match="trusted: says that a reference is a definition"):
         gradproof.check(torch.sin, x, trusted=True)
     with pytest.raises(UsageError, match="accumulate: expected one of float32, float64"):
-        gradproof.compare(fused, eager, rows(torch.float32), accumulate="float16")
+        gradproof.compare(
+            fused, eager, rows(torch.float32), settings=gradproof.Settings(accumulate="float16")
+        )
 
 
 def test_the_line_that_repeats_it_needs_nothing_but_the_functions_and_their_arguments():
@@ -240,10 +244,14 @@ def test_jax_too(dtype):
 def test_numpy_too():
     np = pytest.importorskip("numpy")
     x = np.linspace(-3.3, 3.1, 12)
-    definition = gradproof.Reference(lambda x: np.round(x), vjp=lambda _, g: g)
+    definition = gradproof.by_hand(lambda x: np.round(x), vjp=lambda _, g: g)
     for factor, verdict in ((1.0, "passed"), (1.01, "failed")):
         report = gradproof.compare(
-            np.round, definition, x, vjp=lambda _, g, k=factor: k * g, trusted=True, seed=0
+            gradproof.by_hand(np.round, vjp=lambda _, g, k=factor: k * g),
+            definition,
+            x,
+            trusted=True,
+            seed=0,
         )
         assert report["backward"].verdict == verdict
         assert report["value"].verdict == "passed"

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import gradproof
-from gradproof import CheckResult, DerivativeError, Report, Settings, Verdict
-from gradproof._data.settings import CHECK_NAMES
+from gradproof import CheckResult, DerivativeError, Report, Verdict
+from gradproof._data.settings import CHECK_NAMES, RunSettings, run_settings
 from gradproof._data.watch import Observer, observed
 from gradproof._engine import run
 from gradproof._maps import contract
@@ -95,7 +95,7 @@ def test_a_budget_in_seconds_holds_for_what_is_made_from_the_map(monkeypatch) ->
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_budget_in_seconds_is_positive_and_finite(seconds: float) -> None:
     with pytest.raises(UsageError, match="budget_seconds"):
-        Settings(budget_seconds=seconds)
+        run_settings(budget_seconds=seconds)
 
 
 def test_a_wide_budget_is_never_mentioned() -> None:
@@ -227,7 +227,7 @@ def test_another_seed_measures_along_another_direction() -> None:
 
 
 def test_without_a_seed_every_run_draws_and_records_its_own() -> None:
-    seeds = {report_of(_map(), "linearity", seed=None).seed for _ in range(8)}
+    seeds = {run(_map(), RunSettings(checks=("linearity",)), target="f").seed for _ in range(8)}
     assert len(seeds) == 8
 
 
@@ -357,7 +357,9 @@ def test_findings_and_notes_are_those_of_all_checks() -> None:
 
 
 def test_the_report_names_what_was_checked() -> None:
-    report = run(_map(inputs=[(2, 2), (4,)]), Settings(checks=("backward",), seed=0), target="mine")
+    report = run(
+        _map(inputs=[(2, 2), (4,)]), RunSettings(checks=("backward",), seed=0), target="mine"
+    )
     assert report.target == "mine"
     assert [line.split(":")[0] for line in report.inputs] == ["x0", "x1"]
     assert [line.split(":")[0] for line in report.outputs] == ["y"]
@@ -447,7 +449,8 @@ def _undecided() -> tuple[object, tuple[torch.Tensor, ...]]:
 
 def test_asserting_warns_of_what_is_undecided_or_raises_or_says_nothing() -> None:
     fn, inputs = _undecided()
-    options = {"oracles": ["native"], "checks": ["backward"], "seed": 1}
+    native = gradproof.Settings(oracles=["native"])
+    options = {"settings": native, "checks": ["backward"], "seed": 1}
     with pytest.warns(DerivativeWarning, match="^inconclusive: Tanh.apply: backward: ") as warned:
         report = gradproof.assert_derivatives(fn, inputs, **options)
     assert report.verdict is Verdict.INCONCLUSIVE

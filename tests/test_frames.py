@@ -60,7 +60,7 @@ def test_what_an_error_was_raised_from_is_cut_too():
 
 def test_an_error_of_ours_alone_has_nothing_to_show():
     with pytest.raises(UsageError) as caught:
-        gradproof.Settings(order=7)
+        gradproof.Settings(oracles=[])
     error = caught.value
     error.__traceback__ = error.__traceback__.tb_next  # this test's own frame
     assert as_told(error) == ""
@@ -113,7 +113,8 @@ def test_a_check_does_not_tell_a_mistake_of_ours_as_the_functions(monkeypatch):
         return self.no_such_attribute
 
     stumbles = types.FunctionType(stumbles.__code__, {"__name__": HandMap.__module__})
-    asked = partial(gradproof.check, np.sin, np.ones(2), vjp=lambda x, v: v * np.cos(x))
+    sine = gradproof.by_hand(np.sin, vjp=lambda x, v: v * np.cos(x))
+    asked = partial(gradproof.check, sine, np.ones(2))
     assert asked()
     monkeypatch.setattr(HandMap, "vjp", stumbles)
     with pytest.raises(AttributeError, match="no_such_attribute"):
@@ -178,9 +179,14 @@ def test_an_error_whose_own_text_raises_is_told_by_its_type():
     def refuses(x):
         raise Mute
 
-    report = gradproof.check(np.sin, np.ones(3), vjp=raises, seed=0)
+    report = gradproof.check(gradproof.by_hand(np.sin, vjp=raises), np.ones(3), seed=0)
     assert report["backward"].summary == "it raised Mute"
-    right = {"vjp": lambda x, v: v * np.cos(x), "seed": 0}
-    other = gradproof.Reference(refuses, vjp=right["vjp"])
-    report = gradproof.check(np.sin, np.ones(3), reference=other, oracles=["reference"], **right)
+    right = partial(gradproof.by_hand, vjp=lambda x, v: v * np.cos(x))
+    report = gradproof.check(
+        right(np.sin),
+        np.ones(3),
+        reference=right(refuses),
+        seed=0,
+        settings=gradproof.Settings(oracles=["reference"]),
+    )
     assert "it raised Mute" in report["backward"].summary

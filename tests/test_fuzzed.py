@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradproof
+from flat_options import check
 from fuzzing import Values, fuzz, nothing, raises, text
 from gradproof._data.settings import ORACLES
 from gradproof._render import json as codec
@@ -90,7 +91,6 @@ V = Values(
 
 CHECK = {
     "kwargs": [{}, {"v": 2.0}],
-    "settings": [gradproof.Settings(order=2), gradproof.Settings(transforms=True, rtol=1e-3)],
     "checks": [["backward"], ["backward", "linearity"], []],
     "order": [1, 2, 3],
     "transforms": [True, False, ["hooks"]],
@@ -101,7 +101,7 @@ CHECK = {
     "budget_seconds": [1e-3, 10],
     "masked": [True],
     "names": [["x"], ["x", "y"]],
-    "reference": [np.sin, sine, gradproof.Reference(sine, vjp=cosine), gradproof.Reference(3)],
+    "reference": [np.sin, sine, gradproof.by_hand(sine, vjp=cosine)],
     "oracles": [list(ORACLES), ["native"]],
     "domain": [(0, 1), {"x": (-1, None)}, (None, None)],
     "wrt": ["x", 0, ["x"]],
@@ -121,7 +121,7 @@ BY_HAND = [{"vjp": cosine}, {"jvp": cosine}, {"jac": np.diag}, {"grad": cosine},
 def test_check(fn, inputs, claims, chosen):
     asked = {"seed": 0, "budget": 300, **BY_HAND[claims], **V.made(chosen)}
     with V.lawful():
-        report = gradproof.check(V.made(fn), V.made(inputs), **asked)
+        report = check(V.made(fn), V.made(inputs), **asked)
         assert str(report)
         assert report.verdict in ("passed", "failed", "inconclusive", "skipped")
 
@@ -204,7 +204,9 @@ def test_the_command_line(nowhere, command, target, specs, chosen):
         assert "/gradproof/" not in err.getvalue(), err.getvalue()
 
 
-REPORT = gradproof.check(np.sin, np.array([0.3]), vjp=lambda x, v: 1.5 * v, seed=0)
+REPORT = gradproof.check(
+    gradproof.by_hand(np.sin, vjp=lambda x, v: 1.5 * v), np.array([0.3]), seed=0
+)
 documents = st.recursive(
     st.one_of(
         st.none(), st.booleans(), st.floats(), st.text(max_size=5),

@@ -44,7 +44,9 @@ def test_random_states_of_python_and_numpy_and_of_arguments_are_put_back():
     state.restore()
     own = [np.random.default_rng(0), random.Random(0), np.random.RandomState(0)]
     report = gradproof.check(
-        sine, (X,), vjp=lambda x, v, *generators: cosine(x, v), args=tuple(own), seed=0
+        gradproof.by_hand(sine, vjp=lambda x, v, *generators: cosine(x, v), args=tuple(own)),
+        (X,),
+        seed=0,
     )
     assert report["backward"].verdict is gradproof.Verdict.PASSED, str(report)
     assert [draws(), [each.random() for each in own[:2]], own[2].rand()] == expected
@@ -112,14 +114,16 @@ def test_checks_take_turns_and_a_check_may_check():
     def sine(x):
         inside.append(1)
         most.append(len(inside))
-        nested = gradproof.check(np.sin, (X,), vjp=cosine, seed=1)
+        nested = gradproof.check(gradproof.by_hand(np.sin, vjp=cosine), (X,), seed=1)
         inside.pop()
         return np.sin(x) if nested else x
 
     found = []
     threads = [
         threading.Thread(
-            target=lambda: found.append(gradproof.check(sine, (X,), vjp=cosine, seed=0).verdict)
+            target=lambda: found.append(
+                gradproof.check(gradproof.by_hand(sine, vjp=cosine), (X,), seed=0).verdict
+            )
         )
         for _ in range(4)
     ]
@@ -225,7 +229,7 @@ def test_an_interrupt_in_the_function_is_raised_there(interruptible):
         told.append("not reached")
 
     with pytest.raises(KeyboardInterrupt):
-        gradproof.check(sine, (X,), vjp=cosine, seed=0)
+        gradproof.check(gradproof.by_hand(sine, vjp=cosine), (X,), seed=0)
     assert told == []
 
 
@@ -237,7 +241,9 @@ def test_sixteen_threads_get_right_verdicts():
 
     def check(number):
         vjp = wrong if number % 2 else cosine
-        found[number] = gradproof.check(np.sin, (X,), vjp=vjp, seed=number).verdict
+        found[number] = gradproof.check(
+            gradproof.by_hand(np.sin, vjp=vjp), (X,), seed=number
+        ).verdict
 
     threads = [threading.Thread(target=check, args=(number,)) for number in range(16)]
     for thread in threads:
@@ -280,7 +286,8 @@ threading.Thread(target=long).start()
 begun.wait()
 child = os.fork()
 if not child:
-    right = gradproof.check(np.sin, np.ones(2), vjp=lambda x, v: v * np.cos(x))
+    sine = gradproof.by_hand(np.sin, vjp=lambda x, v: v * np.cos(x))
+    right = gradproof.check(sine, np.ones(2))
     os._exit(0 if right and place == ["theirs"] else 1)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 over.set()

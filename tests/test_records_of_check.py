@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import pickle
 import pkgutil
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof import Reference, Settings
+from flat_options import check
+from gradproof import Settings
 from gradproof._data.checks import RENAMED
 from gradproof.errors import UsageError
 
@@ -28,7 +30,7 @@ def gradient(x, v, factor=1.0):
     return factor * np.cos(x) * v
 
 
-QUICK = Settings(checks=("backward",), seed=3)
+HAND = gradproof.by_hand(scaled, vjp=gradient)
 
 
 def without_time(report):
@@ -38,70 +40,77 @@ def without_time(report):
     return found
 
 
-# A record stands for its keywords.
+# What is asked.
 
 
-def test_settings_stand_for_their_keywords():
-    one = gradproof.check(scaled, X, vjp=gradient, checks=["backward"], seed=3)
-    other = gradproof.check(scaled, X, vjp=gradient, settings=QUICK)
-    assert without_time(one) == without_time(other)
-    assert one.verdict == "passed"
+def test_few_options_are_keywords_and_none_is_also_a_setting():
+    keywords = list(inspect.signature(gradproof.check).parameters)[2:]
+    assert len(keywords) <= 16
+    assert set(keywords).isdisjoint(inspect.signature(Settings).parameters)
 
 
-def test_a_keyword_beside_a_record_overrides_it():
-    report = gradproof.check(
-        scaled, X, settings=QUICK, vjp=gradient, checks=["linearity"], seed=5, atol=0.5
+def test_an_option_that_is_none_is_not_given():
+    report = gradproof.check(HAND, X, checks=["backward"], rtol=None, seed=3, settings=None)
+    assert without_time(report) == without_time(
+        gradproof.check(HAND, X, checks=["backward"], seed=3)
     )
-    assert [result.name for result in report.checks] == ["linearity"]
-    assert (report.seed, QUICK.seed, QUICK.checks) == (5, 3, ("backward",))
-    assert 'checks=["linearity"], atol=0.5, vjp=gradient, seed=5)' in report.repeat
-
-
-def test_none_is_not_given():
-    report = gradproof.check(scaled, X, settings=QUICK, vjp=gradient, checks=None, seed=None)
-    assert [result.name for result in report.checks] == ["backward"]
-    assert report.seed == 3
 
 
 def test_another_object_is_no_record():
     with pytest.raises(UsageError, match=r"^settings: expected a gradproof.Settings\(...\), got"):
-        gradproof.check(scaled, X, settings={"checks": ["backward"]})
+        gradproof.check(HAND, X, settings={"oracles": ["native"]})
+    with pytest.raises(UsageError, match=r"^settings: expected a gradproof.Settings\(...\), got"):
+        gradproof.compare(HAND, HAND, X, settings={})
 
 
-def test_settings_follow_the_precision_unless_a_tolerance_was_chosen():
+def test_tolerances_follow_the_precision_unless_one_was_chosen():
     single = np.array([0.3], dtype=np.float32)
-    for settings, allowed in ((Settings(seed=0), 1e-3), (Settings(seed=0, rtol=1e-5), 1e-5)):
-        wrong = gradproof.check(
-            np.sin,
-            single,
-            vjp=lambda x, v: 2 * np.cos(x) * v,
-            settings=settings,
-            oracles=["native"],
-        )
+    doubled = gradproof.by_hand(np.sin, vjp=lambda x, v: 2 * np.cos(x) * v)
+    native = Settings(oracles=["native"])
+    for rtol, allowed in ((None, 1e-3), (1e-5, 1e-5)):
+        wrong = gradproof.check(doubled, single, rtol=rtol, seed=0, settings=native)
         finding = wrong["backward"].findings[0]
         least = allowed * finding.measured + finding.error
         rounding = 2.0**-16 * finding.claimed  # 2^8 units in the last place of the claim
         assert least <= finding.allowed <= 1.01 * (least + rounding)
 
 
-def test_what_is_no_keyword_is_repeated_as_settings():
+def test_a_derivative_by_hand_and_settings_are_repeated_as_given():
     report = gradproof.check(
-        scaled, X, vjp=gradient, settings=Settings(full_jacobian=10, checks=("backward",))
+        HAND, X, checks=["backward"], seed=5, atol=0.5, settings=Settings(full_jacobian=10)
     )
-    assert "settings=gradproof.Settings(full_jacobian=10), checks=[" in report.repeat
+    assert report.repeat == (
+        "gradproof.check(gradproof.by_hand(scaled, vjp=gradient), x, "
+        'checks=["backward"], atol=0.5, settings=gradproof.Settings(full_jacobian=10), seed=5)'
+    )
     again = eval(report.repeat, {"gradproof": gradproof, **globals(), "x": X})
     assert without_time(again) == without_time(report)
 
 
-def test_assert_derivatives_takes_records():
-    assert gradproof.assert_derivatives(scaled, X, vjp=gradient, settings=QUICK)
+def test_a_derivative_by_hand_goes_wherever_a_function_goes():
+    assert gradproof.assert_derivatives(HAND, X, seed=0)
+    assert gradproof.compare(HAND, gradproof.by_hand(np.sin, vjp=gradient), X, seed=0)
+    wrong = gradproof.by_hand(scaled, vjp=lambda x, v: 1.1 * gradient(x, v))
+    assert not gradproof.compare(HAND, wrong, X, seed=0, trusted=True)
+    (found,) = gradproof.survey([gradproof.Case(HAND, X)])
+    assert (found.name, found.report.verdict) == ("scaled", "passed")
+
+
+def test_further_arguments_are_those_of_each_function_by_hand():
+    hand = gradproof.by_hand(scaled, vjp=gradient, args=(2.0,))
+    other = gradproof.by_hand(lambda x: 2 * np.sin(x), vjp=lambda x, v: 2 * np.cos(x) * v)
+    assert gradproof.check(hand, X.astype(np.float32), reference=other, seed=0)
+    with pytest.raises(UsageError, match=r"^args: expected a list of values"):
+        gradproof.by_hand(scaled, vjp=gradient, args=2.0)
 
 
 # The report.
 
 
 def report_of_a_failure():
-    return gradproof.check(scaled, X, vjp=lambda x, v: 1.1 * gradient(x, v), seed=0)
+    return gradproof.check(
+        gradproof.by_hand(scaled, vjp=lambda x, v: 1.1 * gradient(x, v)), X, seed=0
+    )
 
 
 def test_a_report_is_a_dict_as_it_is_stored(tmp_path):
@@ -113,7 +122,7 @@ def test_a_report_is_a_dict_as_it_is_stored(tmp_path):
 
 
 def test_a_check_that_a_report_lacks_is_told_with_those_it_has():
-    report = gradproof.check(scaled, X, vjp=gradient, settings=QUICK)
+    report = gradproof.check(HAND, X, checks=["backward"])
     with pytest.raises(KeyError) as caught:
         report["bakward"]
     said = "checks: this report has no 'bakward' (did you mean 'backward'?); choose from backward"
@@ -125,7 +134,7 @@ def test_a_check_that_a_report_lacks_is_told_with_those_it_has():
 def test_an_old_name_of_a_check_is_refused_with_the_new_one(old, new):
     said = f"{old!r}, which is called {new!r} now"
     with pytest.raises(UsageError, match=f"^checks: unknown {said}$"):
-        gradproof.check(scaled, X, vjp=gradient, checks=["backward", old])
+        gradproof.check(gradproof.by_hand(scaled, vjp=gradient), X, checks=["backward", old])
     with pytest.raises(KeyError, match=f"^checks: this report has no {said}$"):
         report_of_a_failure()[old]
     assert new in [result.name for result in report_of_a_failure()]
@@ -139,11 +148,11 @@ def test_a_report_is_a_sequence_of_its_checks():
 
 
 @pytest.mark.parametrize("name", ["checks", "oracles", "transforms"])
-def test_an_unknown_name_lists_the_known_ones_also_in_settings(name):
+def test_an_unknown_name_lists_the_known_ones(name):
     near = {"checks": "bakward", "oracles": "natve", "transforms": "compild"}[name]
     meant = {"checks": "backward", "oracles": "native", "transforms": "compiled"}[name]
     with pytest.raises(UsageError, match=rf"unknown '{near}' \(did you mean '{meant}'\?\); choose"):
-        Settings(**{name: [near]})
+        check(scaled, X, vjp=gradient, **{name: [near]})
 
 
 # Names that users see.
@@ -191,8 +200,3 @@ def test_a_report_is_pickled_under_its_public_name():
     stored = pickle.dumps(report)
     assert b"_data" not in stored
     assert pickle.loads(stored).to_dict() == report.to_dict()
-
-
-def test_a_reference_is_a_derivative_of_a_function():
-    reference = Reference(scaled, vjp=gradient)
-    assert (reference.fn, dict(reference.claims)) == (scaled, {"vjp": gradient})

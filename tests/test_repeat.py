@@ -26,7 +26,7 @@ def test_it_names_inputs_by_the_parameters_and_options_as_given():
     line = repeat(scaled, (X, 2.0), {"power": 3}, order=1, domain={"x": (0, None)})
     assert line == (
         'gradproof.check(scaled, (x, 2.0), {"power": 3}, checks=["linearity"], '
-        'domain={"x": (0, None)}, seed=3)'
+        'order=1, domain={"x": (0, None)}, seed=3)'
     )
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof import Case, SurveyReport, cli
+from gradproof import Case, SurveyReport, by_hand, cli
 from gradproof.errors import UsageError
-from survey_cases import by_hand, dies, interrupts, leaves, point, raises, right, sine_case, wrong
+from survey_cases import case_of, dies, interrupts, leaves, point, raises, right, sine_case, wrong
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_results_come_as_soon_as_they_are_known():
         called.append(x)
         return np.sin(x)
 
-    results = gradproof.survey([by_hand(noted), by_hand(noted)])
+    results = gradproof.survey([case_of(noted), case_of(noted)])
     next(results)
     first = len(called)
     next(results)
@@ -57,14 +57,14 @@ def test_results_come_as_soon_as_they_are_known():
 
 
 def test_inputs_are_made_where_the_case_runs():
-    case = Case(np.sin, functools.partial(point, 5), {"vjp": right})
+    case = Case(by_hand(np.sin, vjp=right), functools.partial(point, 5))
     [result] = gradproof.survey([case])
     [shown] = result.report.inputs
     assert shown.endswith(": float64[5]")
 
 
 def test_what_a_case_raises_is_its_error_and_the_others_go_on():
-    cases = [by_hand(raises), by_hand(leaves), sine_case(vjpp=right), sine_case()]
+    cases = [case_of(raises), case_of(leaves), sine_case(vjpp=right), sine_case()]
     results = {each.name: each for each in gradproof.survey(cases)}
     assert results["raises"].error == "it raised RuntimeError: no such luck"
     assert ", in raises\n" in results["raises"].trace
@@ -75,7 +75,7 @@ def test_what_a_case_raises_is_its_error_and_the_others_go_on():
 
 
 def test_an_interrupt_keeps_what_is_known_and_names_the_rest():
-    results = list(gradproof.survey([sine_case(), by_hand(interrupts), by_hand(np.sin)]))
+    results = list(gradproof.survey([sine_case(), case_of(interrupts), case_of(np.sin)]))
     assert [each.name for each in results] == ["sin", "interrupts", "sin[1]"]
     assert results[0].report
     assert {each.error for each in results[1:]} == {"interrupted before it was finished"}
@@ -95,7 +95,7 @@ def test_a_terminal_shows_how_many_are_done(terminal, monkeypatch, capsys):
 
 
 def test_a_report_of_all_is_printed_and_saved(tmp_path):
-    found = SurveyReport(gradproof.survey([sine_case(), sine_case(wrong), by_hand(raises)]))
+    found = SurveyReport(gradproof.survey([sine_case(), sine_case(wrong), case_of(raises)]))
     assert not found
     assert list(found.reports) == ["sin", "sin[1]"]
     assert list(found.errors) == ["raises"]
@@ -128,13 +128,13 @@ def test_a_case_without_a_function_is_an_error():
 
 def test_threads_find_the_same():
     with ThreadPoolExecutor(3) as executor:
-        cases = [sine_case(), sine_case(wrong), by_hand(interrupts), sine_case()]
+        cases = [sine_case(), sine_case(wrong), case_of(interrupts), sine_case()]
         results = list(gradproof.survey(cases, executor))
     assert verdicts(results) == {"sin": "passed", "sin[1]": "failed", "sin[2]": "passed"}
 
 
 def test_processes_find_the_same_and_what_cannot_be_sent_is_an_error(processes):
-    cases = [sine_case(), sine_case(wrong), by_hand(interrupts), by_hand(lambda x: x)]
+    cases = [sine_case(), sine_case(wrong), case_of(interrupts), case_of(lambda x: x)]
     found = SurveyReport(gradproof.survey(cases, processes))
     assert verdicts(found.results) == {"sin": "passed", "sin[1]": "failed"}
     assert found.errors["interrupts"].startswith("it raised KeyboardInterrupt")
@@ -150,7 +150,7 @@ def test_processes_find_the_same_and_what_cannot_be_sent_is_an_error(processes):
 @pytest.mark.skipif(sys.platform == "win32", reason="a process is killed by a signal")
 def test_a_case_that_kills_its_process_is_an_error_and_the_others_go_on(processes):
     cases = [sine_case(name=f"before {k}") for k in range(3)]
-    cases += [by_hand(dies), *(sine_case(wrong, name=f"after {k}") for k in range(3))]
+    cases += [case_of(dies), *(sine_case(wrong, name=f"after {k}") for k in range(3))]
     found = SurveyReport(gradproof.survey(cases, processes))
     assert len(found.results) == len(cases)
     assert found.errors == {"dies": "its process died"}
@@ -164,7 +164,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 import numpy as np
-from gradproof import Case, survey
+from gradproof import Case, by_hand, survey
 
 def right(x, v):
     return v * np.cos(x)
@@ -173,8 +173,8 @@ def sleeps(x):
     time.sleep(60)
 
 if __name__ == "__main__":
-    cases = [Case(np.sin, np.ones(3), {"vjp": right})]
-    cases += [Case(sleeps, np.ones(3), {"vjp": right}) for _ in range(4)]
+    cases = [Case(by_hand(np.sin, vjp=right), np.ones(3))]
+    cases += [Case(by_hand(sleeps, vjp=right), np.ones(3)) for _ in range(4)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         for result in survey(cases, executor):
             print(result.name, result.error or result.report.verdict, flush=True)

@@ -14,8 +14,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 import gradproof
-from gradproof import Case, SurveyReport
-from survey_cases import by_hand, dies, interrupts, point, raises, right, sine_case, waits, wrong
+from gradproof import Case, SurveyReport, by_hand
+from survey_cases import case_of, dies, interrupts, point, raises, right, sine_case, waits, wrong
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers are killed by a signal")
 
@@ -49,7 +49,7 @@ def verdicts(found: SurveyReport) -> dict[str, str]:
 
 
 def test_a_cluster_says_what_one_process_says(client):
-    cases = [sine_case(), sine_case(wrong), by_hand(raises), by_hand(interrupts)]
+    cases = [sine_case(), sine_case(wrong), case_of(raises), case_of(interrupts)]
     with client.get_executor() as executor:
         found = SurveyReport(gradproof.survey(cases, executor))
     assert verdicts(found) == {"sin": "passed", "sin[1]": "failed"}
@@ -61,7 +61,7 @@ def test_a_cluster_says_what_one_process_says(client):
 
 
 def test_functions_of_a_script_travel_too(client):
-    case = Case(lambda x: 2 * x, point, {"vjp": lambda x, v: 2 * v})
+    case = Case(by_hand(lambda x: 2 * x, vjp=lambda x, v: 2 * v), point)
     with client.get_executor() as executor:
         assert verdicts(SurveyReport(gradproof.survey([case], executor))) == {"<lambda>": "passed"}
 
@@ -77,8 +77,9 @@ def test_a_worker_killed_in_the_middle_loses_nothing(client, tmp_path):
 
     killer = threading.Thread(target=kill_the_worker)
     killer.start()
-    options = {"vjp": lambda x, v, folder: right(x, v), "kwargs": {"folder": str(tmp_path)}}
-    cases = [Case(waits, point(), options), *(sine_case(wrong, name=f"{k}") for k in range(8))]
+    hand = by_hand(waits, vjp=lambda x, v, folder: right(x, v))
+    options = {"kwargs": {"folder": str(tmp_path)}}
+    cases = [Case(hand, point(), options), *(sine_case(wrong, name=f"{k}") for k in range(8))]
     try:
         with client.get_executor() as executor:
             found = SurveyReport(gradproof.survey(cases, executor))
@@ -90,7 +91,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(client, tmp_path):
 
 
 def test_a_case_that_kills_its_worker_is_an_error_and_the_others_go_on(client):
-    cases = [by_hand(dies), *(sine_case(name=f"{k}") for k in range(8))]
+    cases = [case_of(dies), *(sine_case(name=f"{k}") for k in range(8))]
     with client.get_executor() as executor:
         found = SurveyReport(gradproof.survey(cases, executor))
     assert verdicts(found) == {f"{k}": "passed" for k in range(8)}

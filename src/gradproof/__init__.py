@@ -10,7 +10,7 @@ import importlib as _importlib
 import typing as _typing
 
 from gradproof._data.frames import published as _published
-from gradproof._data.inputs import Reference
+from gradproof._data.inputs import by_hand
 from gradproof._data.records import (
     Cause,
     CheckResult,
@@ -42,7 +42,6 @@ __all__ = [
     "Kink",
     "Patch",
     "Place",
-    "Reference",
     "Report",
     "Settings",
     "Statistic",
@@ -50,6 +49,7 @@ __all__ = [
     "Unsupported",
     "Verdict",
     "assert_derivatives",
+    "by_hand",
     "check",
     "compare",
     "survey",

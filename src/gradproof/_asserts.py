@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gradproof._data.frames import users_frame, without_ours
+from gradproof._data.inputs import ByHand
 from gradproof._data.options import one_of
 from gradproof._data.records import Report, Verdict
 from gradproof._render import summary
@@ -53,7 +54,7 @@ def way_of(inconclusive: str | None) -> str:
 
 
 def assert_derivatives(
-    fn: Callable[..., Any],
+    fn: Callable[..., Any] | ByHand,
     inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
     *,

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from gradproof._data.formats import DOUBLE, FORMATS
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._numdiff.probes import (
@@ -45,7 +45,7 @@ class Measurements:
     def __init__(
         self,
         map_: DifferentiableMap,
-        settings: Settings,
+        settings: RunSettings,
         claimed_unit: float = 0.0,
         reference: Callable[[], DifferentiableMap] | None = None,
     ) -> None:

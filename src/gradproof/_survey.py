@@ -26,7 +26,7 @@ from rich.progress import track
 
 from gradproof import _output
 from gradproof._data.frames import as_told, sentence
-from gradproof._data.inputs import name_of
+from gradproof._data.inputs import ByHand, name_of
 from gradproof._data.records import Report, Verdict
 from gradproof._engine import check
 from gradproof._render import terminal
@@ -48,7 +48,7 @@ class Case:
         name: what the result is called; the name of the function where it is "".
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., Any] | ByHand
     inputs: Any
     options: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""

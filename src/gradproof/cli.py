@@ -178,10 +178,16 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
         function = _target_function("TARGET", arguments.target)
         options = _check_options(arguments)
+        claims: dict[str, Any] = {
+            claim: _target_function(f"--{claim}", text)
+            for claim in CLAIMS
+            if (text := getattr(arguments, claim)) is not None
+        }
+        fn = gradproof.by_hand(function, **claims) if claims else function
         inputs, kwargs = _call_arguments(arguments, _framework(arguments, function), seed)
         try:
             with observed(follow), shown(follow):
-                report = gradproof.check(function, tuple(inputs), kwargs, seed=seed, **options)
+                report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)
             status = STATUS_OF[report.verdict]
         except UsageError:
             raise
@@ -318,9 +324,8 @@ def _check_options(arguments: argparse.Namespace) -> dict[str, Any]:
     options = {name: getattr(arguments, name) for name in names}
     if arguments.checks is not None:
         options["checks"] = tuple(name.strip() for name in arguments.checks.split(","))
-    for name in ("reference", *CLAIMS):
-        if (text := getattr(arguments, name)) is not None:
-            options[name] = _target_function(f"--{name}", text)
+    if arguments.reference is not None:
+        options["reference"] = _target_function("--reference", arguments.reference)
     return options
 
 

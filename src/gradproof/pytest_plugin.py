@@ -116,7 +116,7 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """
 
     def check_derivatives(
-        fn: Callable[..., Any],
+        fn: Any,
         inputs: Any,
         kwargs: Mapping[str, Any] | None = None,
         **options: Any,

@@ -6,6 +6,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
+import flat_options
 import gradproof
 from gradproof._data.records import Verdict
 from gradproof.errors import UsageError
@@ -35,7 +36,7 @@ def verdict(report, name="backward"):
 
 
 def check(fn, x, **options):
-    return gradproof.check(fn, x, **{**KNOWN, **options})
+    return flat_options.check(fn, x, **{**KNOWN, **options})
 
 
 RIGHT = {
@@ -200,11 +201,11 @@ def test_an_operator_without_an_adjoint_is_checked_forward_only():
     def missing(v):
         raise NotImplementedError("rmatvec is not defined")
 
-    report = check(Operator(lambda x: A @ x, missing), X)
+    report = check(lambda x: A @ x, X, jac=Operator(lambda x: A @ x, missing))
     assert verdict(report) is Verdict.SKIPPED
     assert verdict(report, "forward") is Verdict.PASSED
-    bent = Operator(lambda x: A @ x + 1e-3 * x.sum() ** 2, missing)
-    assert verdict(check(bent, X), "forward") is Verdict.FAILED
+    bent = check(lambda x: A @ x + 1e-3 * x.sum() ** 2, X, jac=Operator(lambda x: A @ x, missing))
+    assert verdict(bent, "forward") is Verdict.FAILED
 
 
 def test_hessian_of_several_values_is_that_of_their_sum_weighed_by_v():
@@ -244,13 +245,13 @@ class Operator:
 def test_operators_claim_their_adjoint(matrix):
     x = X if matrix is A else Z
     right = Operator(lambda x: matrix @ x, lambda v: matrix.conj().T @ v)
-    report = check(right, x)
+    report = check(right.matvec, x, jac=right)
     assert report.verdict is Verdict.PASSED, str(report)
     assert verdict(report, "forward_vs_backward") is Verdict.PASSED
     wrong = Operator(lambda x: matrix @ x, lambda v: 0.5 * (matrix.conj().T @ v))
-    assert verdict(check(wrong, x)) is Verdict.FAILED
+    assert verdict(check(wrong.matvec, x, jac=wrong)) is Verdict.FAILED
     bent = Operator(lambda x: matrix @ x + 1e-3 * x.sum() ** 2, right.rmatvec)
-    assert not check(bent, x)
+    assert not check(bent.matvec, x, jac=bent)
 
 
 @pytest.mark.needs("scipy")
@@ -265,7 +266,7 @@ def test_sparse_jacobians_and_operators_of_scipy():
         return 2 * scipy.sparse.diags(matrix @ x) @ matrix
 
     assert check(lambda x: (matrix @ x) ** 2, x, jac=jacobian).verdict is Verdict.PASSED
-    assert check(aslinearoperator(matrix), x).verdict is Verdict.PASSED
+    assert check(lambda x: matrix @ x, x, jac=aslinearoperator(matrix)).verdict is Verdict.PASSED
     broken = matrix.copy()
     broken.data[3] *= -1
     report = check(lambda x: matrix @ x, x, jac=broken)
@@ -417,7 +418,7 @@ def test_a_gradient_of_another_shape_is_a_finding():
     ("arguments", "options", "sentence"),
     [
         ((np.sin, X), {}, "pass torch tensors"),
-        ((np.sin, X), {"args": (2,)}, "args: belongs to vjp="),
+        ((np.sin, X), {"args": (2,)}, "by_hand: expected at least one of vjp=, jvp=, jac="),
         ((np.sin, np.arange(3)), {"vjp": vjp}, "at least one array of real or complex"),
         ((np.sin, X), {"grad": np.cos}, "grad: sin has 4 real values"),
         ((lambda x: "word", X), {"vjp": vjp}, "returned no array"),
@@ -444,8 +445,10 @@ def test_an_infinite_entry_is_held():
         return -np.sign(x) * np.exp(-np.abs(x))
 
     x = np.array([0.5, np.inf, -1.5])
-    assert gradproof.check(size, x, grad=gradient).verdict == "passed"
-    wrong = gradproof.check(size, x, grad=lambda x: np.where(np.isinf(x), 1.0, gradient(x)))
+    assert gradproof.check(gradproof.by_hand(size, grad=gradient), x).verdict == "passed"
+    wrong = gradproof.check(
+        gradproof.by_hand(size, grad=lambda x: np.where(np.isinf(x), 1.0, gradient(x))), x
+    )
     assert wrong.verdict == "failed"
     assert wrong.findings[0].claimed == 1.0
 
@@ -458,9 +461,11 @@ def test_a_reference_with_a_derivative_by_hand_confirms_or_is_refused(factor):
     def value(x):
         return np.sin(x)
 
-    reference = gradproof.Reference(value, vjp=lambda x, v: factor * v * np.cos(x))
+    reference = gradproof.by_hand(value, vjp=lambda x, v: factor * v * np.cos(x))
     x = np.linspace(0.1, 1.2, 5, dtype=np.float32)
-    found = gradproof.check(np.sin, x, vjp=vjp, reference=reference, seed=0)["backward"]
+    found = gradproof.check(gradproof.by_hand(np.sin, vjp=vjp), x, reference=reference, seed=0)[
+        "backward"
+    ]
     assert found.verdict == ("passed" if factor == 1.0 else "inconclusive")
     refused = "not held against the reference: it fails its own check" in found.summary
     assert refused == (factor != 1.0), found.summary
@@ -468,7 +473,8 @@ def test_a_reference_with_a_derivative_by_hand_confirms_or_is_refused(factor):
 
 def test_a_reference_of_numpy_needs_a_derivative():
     with pytest.raises(gradproof.errors.UsageError, match=r"reference: beside a derivative .* one"):
-        gradproof.check(np.sin, np.ones(3), vjp=lambda x, v: v * np.cos(x), reference=np.cos)
-    nothing = gradproof.Reference(3, vjp=np.multiply)
-    with pytest.raises(gradproof.errors.UsageError, match=r"^reference: .* function, got 3"):
-        gradproof.check(np.sin, np.ones(3), vjp=lambda x, v: v * np.cos(x), reference=nothing)
+        gradproof.check(
+            gradproof.by_hand(np.sin, vjp=lambda x, v: v * np.cos(x)), np.ones(3), reference=np.cos
+        )
+    with pytest.raises(gradproof.errors.UsageError, match=r"^reference: .* function, got int"):
+        check(np.sin, np.ones(3), vjp=lambda x, v: v * np.cos(x), reference=3)

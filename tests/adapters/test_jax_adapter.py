@@ -21,6 +21,8 @@ from gradproof.errors import UsageError
 from gradproof.jax import check_grads
 from gradproof.jax._adapter import build
 
+REFERENCE_ALONE = gradproof.Settings(oracles=["reference"])
+
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED
 
 
@@ -358,10 +360,10 @@ def test_a_reference_is_verified_and_believed():
         return jnp.sin(x) * w
 
     inputs = normal(20), normal(20, seed=1)
-    report = check(good, inputs, reference=reference, oracles=["reference"])
+    report = check(good, inputs, reference=reference, settings=REFERENCE_ALONE)
     assert report.verdict is PASSED
     assert "reference" in report["backward"].oracle
-    assert check(bad, inputs, reference=reference, oracles=["reference"]).verdict is FAILED
+    assert check(bad, inputs, reference=reference, settings=REFERENCE_ALONE).verdict is FAILED
 
 
 def test_partial_sums_inside_a_cumulated_sum_are_rounded_in_honest_runs():
@@ -381,7 +383,7 @@ def test_partial_sums_inside_a_cumulated_sum_are_rounded_in_honest_runs():
     def reference(x):
         return jnp.cumsum(x * x)
 
-    options = {"reference": reference, "oracles": ["reference"], "checks": ["backward"]}
+    options = {"reference": reference, "settings": REFERENCE_ALONE, "checks": ["backward"]}
     x = normal(200, dtype=jnp.bfloat16)
     report = check(total, x, **options)
     assert report.verdict is PASSED, str(report)
@@ -488,7 +490,7 @@ def test_the_sine_of_a_cumulated_product_passes_in_16_bits():
 
     wrong.defvjp(lambda x: (right(x), x), backward)
     x = jnp.asarray(np.random.default_rng(0).uniform(0.9, 1.1, 64), jnp.bfloat16)
-    options = {"reference": lambda x: jnp.sin(3 * jnp.cumprod(x)), "oracles": ["reference"]}
+    options = {"reference": lambda x: jnp.sin(3 * jnp.cumprod(x)), "settings": REFERENCE_ALONE}
     options |= {"checks": ["backward"], "seed": 0}
     report = check(right, x, **options)
     assert report.verdict is PASSED, str(report)
@@ -563,7 +565,12 @@ def test_a_function_that_seeds_numpys_generator_is_a_finding():
         (jnp.argmax, (jnp.ones(3),), {}, "returned no array of floating numbers"),
         (jnp.sin, (jnp.array([1.0, jnp.nan]),), {}, "[1] is nan"),
         (jnp.sin, (jnp.ones(2),), {"names": ["a", "b"]}, "names: expected 1"),
-        (jnp.sin, (jnp.ones(2),), {"masked": True}, "masked: JAX's sparse arrays"),
+        (
+            jnp.sin,
+            (jnp.ones(2),),
+            {"settings": gradproof.Settings(masked=True)},
+            "masked: JAX's sparse arrays",
+        ),
         (jnp.sin, (jnp.ones(2),), {"wrt": "q"}, "wrt: 'q' selects no differentiable input"),
     ],
 )

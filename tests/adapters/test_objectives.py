@@ -11,6 +11,7 @@ from scipy.optimize import rosen, rosen_der, rosen_hess, rosen_hess_prod
 from scipy.sparse.linalg import aslinearoperator
 
 import gradproof
+from flat_options import check
 from gradproof._data.records import Verdict
 from gradproof.errors import UsageError
 
@@ -32,11 +33,13 @@ def their_jacobian(x):
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array, np.ndarray.tolist])
 def test_a_list_of_values_has_one_jacobian(kind, seed):
     at = np.array([0.3, 0.8])
-    right = gradproof.check(residuals, at, jac=lambda x: kind(their_jacobian(x)), seed=seed)
+    right = gradproof.check(
+        gradproof.by_hand(residuals, jac=lambda x: kind(their_jacobian(x))), at, seed=seed
+    )
     assert right.verdict is Verdict.PASSED, str(right)
     factors = np.array([[1.0, 1.1], [1.0, 1.0]])
     wrong = gradproof.check(
-        residuals, at, jac=lambda x: kind(factors * their_jacobian(x)), seed=seed
+        gradproof.by_hand(residuals, jac=lambda x: kind(factors * their_jacobian(x))), at, seed=seed
     )
     found = {(one.output.slot, one.input_index) for one in wrong["backward"].findings}
     assert found == {(0, (1,))}, str(wrong)
@@ -51,7 +54,7 @@ def test_one_jacobian_of_several_outputs_and_inputs():
         return np.vstack([block, block])
 
     inputs = (np.array([1.0, 2.0]), np.array([0.5, 1.5, 2.5]))
-    assert gradproof.check(fn, inputs, jac=jac, seed=0).verdict is Verdict.PASSED
+    assert gradproof.check(gradproof.by_hand(fn, jac=jac), inputs, seed=0).verdict is Verdict.PASSED
 
 
 @seeds
@@ -67,20 +70,27 @@ def test_one_jacobian_of_several_outputs_and_inputs():
     ids=["column", "row", "square", "complex", "none"],
 )
 def test_a_gradient_is_an_array_like_its_input(gradient, seed):
-    report = gradproof.check(rosen, X, grad=gradient, seed=seed)
+    report = gradproof.check(gradproof.by_hand(rosen, grad=gradient), X, seed=seed)
     assert report["grad_metadata"].verdict is Verdict.FAILED, str(report)
 
 
 @seeds
 @pytest.mark.parametrize("gradient", [rosen_der, lambda x: rosen_der(x).tolist()])
 def test_a_gradient_that_is_one_passes(gradient, seed):
-    assert gradproof.check(rosen, X, grad=gradient, seed=seed).verdict is Verdict.PASSED
+    assert (
+        gradproof.check(gradproof.by_hand(rosen, grad=gradient), X, seed=seed).verdict
+        is Verdict.PASSED
+    )
 
 
 def test_a_number_is_the_gradient_of_one_entry_and_integers_are_numbers():
     one = np.array([2.0])
-    assert gradproof.check(lambda x: (x**2).sum(), one, grad=lambda x: 2 * float(x[0]), seed=0)
-    report = gradproof.check(lambda x: x.sum(), X, grad=lambda x: np.ones(3, int), seed=0)
+    assert gradproof.check(
+        gradproof.by_hand(lambda x: (x**2).sum(), grad=lambda x: 2 * float(x[0])), one, seed=0
+    )
+    report = gradproof.check(
+        gradproof.by_hand(lambda x: x.sum(), grad=lambda x: np.ones(3, int)), X, seed=0
+    )
     assert report.verdict is Verdict.PASSED
 
 
@@ -99,19 +109,19 @@ OFF = 1 + 1e-3 * np.eye(3)
     ids=["matrix", "zero", "product"],
 )
 def test_a_hessian_with_or_without_a_gradient(right, wrong, first, seed):
-    report = gradproof.check(rosen, X, **first, **right, seed=seed)
+    report = check(rosen, X, **first, **right, seed=seed)
     assert report.verdict is Verdict.PASSED, str(report)
     assert report["second_order"].verdict is Verdict.PASSED
-    report = gradproof.check(rosen, X, **first, **wrong, seed=seed)
+    report = check(rosen, X, **first, **wrong, seed=seed)
     assert report["second_order"].verdict is Verdict.FAILED, str(report)
 
 
 @seeds
 @pytest.mark.parametrize("first", [{}, {"grad": np.ones_like}], ids=["measured", "given"])
 def test_the_hessian_of_a_linear_function_is_zero(first, seed):
-    zero = gradproof.check(np.sum, X, **first, hess=lambda x: np.zeros((3, 3)), seed=seed)
+    zero = check(np.sum, X, **first, hess=lambda x: np.zeros((3, 3)), seed=seed)
     assert zero["second_order"].verdict is Verdict.PASSED, str(zero)
-    wrong = gradproof.check(np.sum, X, **first, hess=lambda x: 1e-3 * np.eye(3), seed=seed)
+    wrong = check(np.sum, X, **first, hess=lambda x: 1e-3 * np.eye(3), seed=seed)
     assert wrong["second_order"].verdict is Verdict.FAILED, str(wrong)
 
 
@@ -132,13 +142,13 @@ def test_a_measured_gradient_accuses_no_right_hessian(fn, hess, seed):
         off = -sine - b * c * cosine
         return np.array([[2e6, 0, 0], [0, -c * c * cosine, off], [0, off, -b * b * cosine]])
 
-    report = gradproof.check(fn, X, hess=hess or mixed, seed=seed)
+    report = gradproof.check(gradproof.by_hand(fn, hess=hess or mixed), X, seed=seed)
     assert report, str(report)
 
 
 def test_two_second_derivatives_are_one_too_many():
     with pytest.raises(UsageError, match="hessp: beside hess= it would not be asked"):
-        gradproof.check(rosen, X, hess=rosen_hess, hessp=rosen_hess_prod)
+        gradproof.check(gradproof.by_hand(rosen, hess=rosen_hess, hessp=rosen_hess_prod), X)
 
 
 MATRIX = np.random.default_rng(0).normal(size=(4, 3))
@@ -146,27 +156,35 @@ MATRIX = np.random.default_rng(0).normal(size=(4, 3))
 
 @seeds
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array, aslinearoperator])
-def test_a_matrix_is_a_linear_function_and_a_jacobian(kind, seed):
-    assert gradproof.check(kind(MATRIX), X, seed=seed).verdict is Verdict.PASSED
-    report = gradproof.check(lambda x: MATRIX @ x, X, jac=kind(MATRIX), seed=seed)
+def test_a_matrix_is_a_jacobian(kind, seed):
+    report = gradproof.check(
+        gradproof.by_hand(lambda x: MATRIX @ x, jac=kind(MATRIX)), X, seed=seed
+    )
     assert report.verdict is Verdict.PASSED
-    report = gradproof.check(lambda x: MATRIX @ x, X, jac=kind(1.01 * MATRIX), seed=seed)
-    assert report.verdict is Verdict.FAILED
-    report = gradproof.check(kind(MATRIX), X, vjp=lambda x, v: 1.01 * MATRIX.T @ v, seed=seed)
+    report = gradproof.check(
+        gradproof.by_hand(lambda x: MATRIX @ x, jac=kind(1.01 * MATRIX)), X, seed=seed
+    )
     assert report.verdict is Verdict.FAILED
 
 
 @seeds
 @pytest.mark.parametrize("at", [X.tolist(), [1, 2, 3], (X.tolist(),)], ids=str)
 def test_a_list_of_numbers_is_a_vector(at, seed):
-    assert gradproof.check(rosen, at, grad=rosen_der, seed=seed).verdict is Verdict.PASSED
-    wrong = gradproof.check(rosen, at, grad=lambda x: 1.001 * rosen_der(x), seed=seed)
+    assert (
+        gradproof.check(gradproof.by_hand(rosen, grad=rosen_der), at, seed=seed).verdict
+        is Verdict.PASSED
+    )
+    wrong = gradproof.check(
+        gradproof.by_hand(rosen, grad=lambda x: 1.001 * rosen_der(x)), at, seed=seed
+    )
     assert wrong.verdict is Verdict.FAILED
 
 
 @seeds
 def test_a_number_of_python_is_an_input(seed):
-    right = gradproof.check(math.sin, 1.0, grad=math.cos, seed=seed)
+    right = gradproof.check(gradproof.by_hand(math.sin, grad=math.cos), 1.0, seed=seed)
     assert right.verdict is Verdict.PASSED, str(right)
-    wrong = gradproof.check(math.sin, 1.0, grad=lambda x: 1.001 * math.cos(x), seed=seed)
+    wrong = gradproof.check(
+        gradproof.by_hand(math.sin, grad=lambda x: 1.001 * math.cos(x)), 1.0, seed=seed
+    )
     assert wrong.verdict is Verdict.FAILED

@@ -12,7 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gradproof  # noqa: E402
-from gradproof._data.inputs import Variables  # noqa: E402
 from gradproof._maps.contract import Unsupported  # noqa: E402
 from gradproof.errors import UsageError  # noqa: E402
 from gradproof.torch._adapter import build  # noqa: E402
@@ -485,10 +484,10 @@ def test_names_are_the_parameters_and_paths():
     assert [slot.name for slot in target.codomain.slots] == ["output['loss']"]
     assert target.domain.slots[0].describe == "float64[2]"
     assert_modes_agree(target)
-    renamed = build(fn, inputs, {"scale": 2.0}, Variables(names=["a", "b"]))
+    renamed = build(fn, inputs, {"scale": 2.0}, names=["a", "b"])
     assert [slot.name for slot in renamed.domain.slots] == ["a", "b"]
     with pytest.raises(UsageError, match="names: expected 2"):
-        build(fn, inputs, {"scale": 2.0}, Variables(names=["a"]))
+        build(fn, inputs, {"scale": 2.0}, names=["a"])
 
 
 def test_integer_outputs_are_ignored_and_detached_ones_claim_nothing():

@@ -45,7 +45,7 @@ def test_tensors_as_they_are(kind, claim, factor, verdict):
         seen.append(x)
         return torch.sin(x)
 
-    report = gradproof.check(fn, x, seed=0, **CLAIMS[claim](factor))
+    report = gradproof.check(gradproof.by_hand(fn, **CLAIMS[claim](factor)), x, seed=0)
     accepted = {verdict}
     if kind == "bfloat16" and claim != "vjp" and verdict == "passed":
         accepted.add("inconclusive")  # forward mode of three numbers in eight bits
@@ -59,9 +59,10 @@ def test_tensors_as_they_are(kind, claim, factor, verdict):
 def test_objectives_with_gradient_and_hessian():
     x = drawn(3).requires_grad_()
     options = {"grad": torch.cos, "hess": lambda x: torch.diag(-x.sin())}
-    assert gradproof.check(lambda x: x.sin().sum(), x, seed=0, **options).verdict == "passed"
-    wrong = {**options, "hess": lambda x: torch.diag(x.sin())}
-    report = gradproof.check(lambda x: x.sin().sum(), x, seed=0, **wrong)
+    right = gradproof.by_hand(lambda x: x.sin().sum(), **options)
+    assert gradproof.check(right, x, seed=0).verdict == "passed"
+    options["hess"] = lambda x: torch.diag(x.sin())
+    report = gradproof.check(gradproof.by_hand(lambda x: x.sin().sum(), **options), x, seed=0)
     failed = [each.name for each in report.checks if each.findings]
     assert failed == ["second_order", "forward_over_reverse"]
 
@@ -72,20 +73,35 @@ def test_a_layer_and_what_autograd_says_of_it_inside():
     def vjp(x, v):
         return torch.autograd.functional.vjp(layer, x, v)[1]
 
-    assert gradproof.check(layer, drawn(3).requires_grad_(), vjp=vjp, seed=0).verdict == "passed"
-    assert gradproof.check(layer, drawn(3), jac=layer.weight, seed=0).verdict == "passed"
-    assert gradproof.check(layer, drawn(3), jac=2 * layer.weight, seed=0).verdict == "failed"
+    assert (
+        gradproof.check(
+            gradproof.by_hand(layer, vjp=vjp), drawn(3).requires_grad_(), seed=0
+        ).verdict
+        == "passed"
+    )
+    assert (
+        gradproof.check(gradproof.by_hand(layer, jac=layer.weight), drawn(3), seed=0).verdict
+        == "passed"
+    )
+    assert (
+        gradproof.check(gradproof.by_hand(layer, jac=2 * layer.weight), drawn(3), seed=0).verdict
+        == "failed"
+    )
     assert layer.weight.grad is None
 
 
 def test_several_inputs_and_further_arguments():
     A, x = drawn(2, 3).requires_grad_(), drawn(3).requires_grad_()
     both = gradproof.check(
-        lambda A, x: A @ x, (A, x), vjp=lambda A, x, v: (torch.outer(v, x), A.T @ v), seed=0
+        gradproof.by_hand(lambda A, x: A @ x, vjp=lambda A, x, v: (torch.outer(v, x), A.T @ v)),
+        (A, x),
+        seed=0,
     )
     assert both.verdict == "passed"
     assert both.inputs == ("A: float64[2, 3]", "x: float64[3]")
-    one = gradproof.check(lambda x, A: A @ x, x, args=(A,), vjp=lambda x, v, A: A.T @ v, seed=0)
+    one = gradproof.check(
+        gradproof.by_hand(lambda x, A: A @ x, args=(A,), vjp=lambda x, v, A: A.T @ v), x, seed=0
+    )
     assert one.verdict == "passed"
 
 
@@ -98,4 +114,4 @@ def test_tensors_without_numbers(kind):
         "uninitialised": torch.nn.UninitializedParameter,
     }[kind]()
     with pytest.raises(UsageError, match=r"^x: its numbers cannot be read: "):
-        gradproof.check(lambda x: x.sin(), x, vjp=lambda x, v: v, seed=0)
+        gradproof.check(gradproof.by_hand(lambda x: x.sin(), vjp=lambda x, v: v), x, seed=0)

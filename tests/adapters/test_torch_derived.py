@@ -9,7 +9,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gradproof._data.inputs import Variables  # noqa: E402
 from gradproof._maps.contract import Unsupported  # noqa: E402
 from gradproof.torch._adapter import build  # noqa: E402
 
@@ -362,7 +361,7 @@ def test_the_inputs_of_the_user_are_left_alone(kind):
 @every_sibling
 def test_a_sparse_input_keeps_its_entries(kind):
     x = torch.eye(3, dtype=DOUBLE).to_sparse().requires_grad_()
-    target = build(lambda x: x.to_dense() * 2, (x,), None, Variables(masked=True))
+    target = build(lambda x: x.to_dense() * 2, (x,), masked=True)
     found = SIBLINGS[kind](target)
     assert found.domain.size == target.domain.size == 3
     assert np.array_equal(found.value(found.point), target.value(target.point))

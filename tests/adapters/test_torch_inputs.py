@@ -353,7 +353,7 @@ def test_nested_and_masked_tensors_are_refused_in_one_sentence():
 def test_a_list_of_tensors_that_require_grad_beside_a_vjp_is_refused_in_a_sentence():
     inputs = [[torch.ones(2, dtype=torch.float64, requires_grad=True)]]
     with pytest.raises(UsageError, match="inputs: expected at least one array"):
-        gradproof.check(torch.sin, inputs, vjp=lambda x, v: v)
+        gradproof.check(gradproof.by_hand(torch.sin, vjp=lambda x, v: v), inputs)
 
 
 KINDS = {

@@ -7,7 +7,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gradproof._data.inputs import Variables  # noqa: E402
 from gradproof._maps.contract import Unsupported  # noqa: E402
 from gradproof.torch._adapter import build  # noqa: E402
 
@@ -67,9 +66,7 @@ def weighted(dense):
 @pytest.mark.parametrize(("layout", "blocksize"), LAYOUTS)
 def test_every_layout_has_the_derivative_of_the_dense_function(layout, blocksize, masked):
     given = sparse(layout, blocksize)
-    target = build(
-        lambda s: weighted(s.to_dense(masked_grad=masked)), (given,), None, Variables(masked=masked)
-    )
+    target = build(lambda s: weighted(s.to_dense(masked_grad=masked)), (given,), masked=masked)
     stored = given.detach().values() if layout is not torch.sparse_coo else given._values()
     assert target.domain.size == (stored.numel() if masked else 16)
     assert_reference(target, weighted, DENSE)
@@ -97,7 +94,7 @@ def test_batches_of_compressed_tensors(layout, masked):
         layout, (2, 2) if layout in (torch.sparse_bsr, torch.sparse_bsc) else None, dense
     )
     to_dense = ToDense.apply if masked else lambda s: s.to_dense(masked_grad=False)
-    target = build(lambda s: weighted(to_dense(s)), (given,), None, Variables(masked=masked))
+    target = build(lambda s: weighted(to_dense(s)), (given,), masked=masked)
     assert target.domain.slots[0].describe.startswith("float64[2, 4, 4]")
     places = [target.domain.locate(i).index for i in range(target.domain.size)]
     np.testing.assert_array_equal(target.point, [dense[place] for place in places])
@@ -115,14 +112,11 @@ def test_dense_dimensions(masked):
             target = build(
                 lambda s: weighted(s.to_dense(masked_grad=masked)),
                 (given,),
-                None,
-                Variables(masked=masked),
+                masked=masked,
             )
             assert_reference(target, weighted, dense)
         else:  # to_dense has no backward here; the coordinates are still right
-            target = build(
-                lambda s: weighted(s.detach().to_dense()), (given,), None, Variables(masked=masked)
-            )
+            target = build(lambda s: weighted(s.detach().to_dense()), (given,), masked=masked)
             places = [target.domain.locate(i).index for i in range(target.domain.size)]
             np.testing.assert_array_equal(target.point, [dense[place] for place in places])
             np.testing.assert_allclose(
@@ -138,8 +132,7 @@ def test_complex_values(masked):
         target = build(
             lambda s: (lambda z: z * z.conj() + z)(s.to_dense(masked_grad=masked)),
             (given,),
-            None,
-            Variables(masked=masked),
+            masked=masked,
         )
         assert target.domain.slots[0].parts == ("real", "imag")
         assert_right(target)
@@ -150,9 +143,7 @@ def test_duplicates_of_an_uncoalesced_tensor(masked):
     indices = torch.tensor([[0, 0, 1], [1, 1, 2]])
     values = torch.tensor([1.0, 2, 3], dtype=DOUBLE)
     given = torch.sparse_coo_tensor(indices, values, (2, 3)).requires_grad_()
-    target = build(
-        lambda s: s.to_dense(masked_grad=masked) ** 2, (given,), None, Variables(masked=masked)
-    )
+    target = build(lambda s: s.to_dense(masked_grad=masked) ** 2, (given,), masked=masked)
     assert_right(target)
     if masked:
         assert target.point.tolist() == [1, 2, 3]
@@ -164,8 +155,7 @@ def test_duplicates_of_an_uncoalesced_tensor(masked):
     build(
         lambda s: (seen.append(s.is_coalesced()), s.to_dense())[1],
         (given,),
-        None,
-        Variables(masked=True),
+        masked=True,
     )
     assert seen == [False]
 
@@ -174,9 +164,7 @@ def test_duplicates_of_an_uncoalesced_tensor(masked):
 def test_no_entry_stored(masked):
     for layout, blocksize in LAYOUTS:
         given = sparse(layout, blocksize, torch.zeros(4, 4, dtype=DOUBLE))
-        target = build(
-            lambda s: s.to_dense(masked_grad=masked) * 2, (given,), None, Variables(masked=masked)
-        )
+        target = build(lambda s: s.to_dense(masked_grad=masked) * 2, (given,), masked=masked)
         assert target.domain.size == (0 if masked else 16)
         assert_right(target) if not masked else target.vjp(np.ones(16))
 
@@ -185,14 +173,14 @@ def test_no_entry_stored(masked):
 def test_gradients_of_unspecified_entries_lie_outside_a_masked_domain(layout):
     given = sparse(layout)
     v = np.arange(1.0, 17)
-    wrong = build(lambda s: s.to_dense(masked_grad=False), (given,), None, Variables(masked=True))
+    wrong = build(lambda s: s.to_dense(masked_grad=False), (given,), masked=True)
     outside = wrong.outside_domain(v)
     stored = {tuple(entry) for entry in torch.nonzero(DENSE).tolist()}
     assert {index for _, index, _ in outside} == {
         (i, j) for i in range(4) for j in range(4)
     } - stored
     assert (0, (0, 0), 1.0) in outside
-    right = build(lambda s: s.to_dense(masked_grad=True), (given,), None, Variables(masked=True))
+    right = build(lambda s: s.to_dense(masked_grad=True), (given,), masked=True)
     assert right.outside_domain(v) == []
     with pytest.raises(Unsupported):
         build(lambda s: s.to_dense(), (given,)).outside_domain(v)
@@ -204,8 +192,7 @@ def test_second_order_of_a_sparse_input(masked):
         target = build(
             lambda s: s.to_dense(masked_grad=masked) ** 3,
             (sparse(layout, blocksize),),
-            None,
-            Variables(masked=masked),
+            masked=masked,
         )
         second = target.derivative(np.linspace(1, 2, 16))
         np.testing.assert_allclose(backward(second), differences(second), rtol=1e-6, atol=1e-6)
@@ -234,7 +221,7 @@ def test_forward_mode_is_unsupported_not_an_error():
 def test_a_matrix_product_and_a_fixed_sparse_input():
     given, weight = sparse(torch.sparse_coo), torch.rand(4, 2, dtype=DOUBLE, requires_grad=True)
     assert_right(build(torch.matmul, (given, weight)))
-    assert_right(build(torch.sparse.mm, (given, weight), None, Variables(masked=True)))
+    assert_right(build(torch.sparse.mm, (given, weight), masked=True))
     with pytest.raises(AssertionError):  # its gradient is masked
         assert_right(build(torch.sparse.mm, (given, weight)))
     fixed = build(torch.sparse.mm, (given.detach(), weight))
@@ -253,7 +240,7 @@ def test_the_users_sparse_tensor_stays_untouched():
             return s.to_dense(masked_grad=False) * 1
 
         for masked in (True, False):
-            target = build(fn, (given,), None, Variables(masked=masked))
+            target = build(fn, (given,), masked=masked)
             target.value(target.point)
             target.value(target.point + 1)
         assert torch.equal(given.detach().to_dense(), before.to_dense())

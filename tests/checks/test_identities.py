@@ -195,7 +195,9 @@ def test_a_forward_mode_without_a_backward_must_be_linear_too(seed) -> None:
     verdicts = {}
     for push in (np.abs, np.square, np.positive):
         report = gradproof.check(
-            np.sin, (POINT,), jvp=lambda x, u, push=push: np.cos(x) * push(u), seed=seed
+            gradproof.by_hand(np.sin, jvp=lambda x, u, push=push: np.cos(x) * push(u)),
+            (POINT,),
+            seed=seed,
         )
         told = {result.name: result.verdict for result in report.checks}
         assert told["backward"] is Verdict.SKIPPED
@@ -225,9 +227,9 @@ def test_an_entry_that_is_wrong_in_one_mode_fails_however_often_it_is_tiled(copi
     wrong[copies // 3] *= 1.01
     claimed = Linear(lambda u: wrong * u, lambda v: cosines * v)
     map_ = FunctionMap(np.sin, np.full(copies, 0.7), claimed, forward=True)
-    assert result_of(map_, "forward_vs_backward", derived=True).verdict is Verdict.FAILED
+    assert result_of(map_, "forward_vs_backward").verdict is Verdict.FAILED
     right = FunctionMap(np.sin, map_.point, Linear.diagonal(cosines), forward=True)
-    assert result_of(right, "forward_vs_backward", derived=True).verdict is Verdict.PASSED
+    assert result_of(right, "forward_vs_backward").verdict is Verdict.PASSED
 
 
 def test_modes_that_are_wrong_alike_agree() -> None:

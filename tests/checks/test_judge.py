@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gradproof._data.records import CheckResult, Verdict
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from numpy_map import FunctionMap, Linear, found_entries, result_of
 
 SIZES = (10, 300, 2000, 100_000)
@@ -70,7 +70,7 @@ def _assert_exactly(result: CheckResult, errors: dict[tuple[int, int], float]) -
 
 def _assert_found(result: CheckResult, errors: dict[tuple[int, int], float], size: int) -> None:
     """All of them where the Jacobian is measured as a whole; else what is found is wrong."""
-    if size <= Settings().full_jacobian:
+    if size <= RunSettings().full_jacobian:
         _assert_exactly(result, errors)
         return
     assert result.verdict is Verdict.FAILED
@@ -286,7 +286,7 @@ def test_tolerances_are_those_of_an_entry(size: int, mode: str) -> None:
     claimed = case.right.with_entries({at: 1e-3 * slope})
     for excusing in ({"rtol": 1.01e-3}, {"atol": 1.01e-3 * slope}):
         found = case.judged(mode, claimed, **excusing).verdict
-        by_projections = size > Settings().full_jacobian and mode == "backward only"
+        by_projections = size > RunSettings().full_jacobian and mode == "backward only"
         assert found is Verdict.PASSED or (by_projections and found is Verdict.INCONCLUSIVE)
     for excusing in ({"rtol": 0.99e-3}, {"atol": 0.99e-3 * slope}):
         assert case.judged(mode, claimed, **excusing).verdict is Verdict.FAILED

@@ -215,7 +215,13 @@ def test_a_jump_without_neighbours_is_inconclusive() -> None:
 
 
 def test_a_kink_is_named_once_where_a_plain_difference_settles_what_is_open() -> None:
-    result = result_of(relu_map(jacobian=relu_slopes), "backward", classic_step=1e-6, rtol=1e-3)
+    result = result_of(
+        relu_map(jacobian=relu_slopes),
+        "backward",
+        classic_step=1e-6,
+        rtol=1e-3,
+        rtol_is_chosen=True,
+    )
     assert result.verdict is PASSED
     assert [kink.kind for kink in result.kinks] == ["kink"]
     assert sum("between the one-sided slopes" in note for note in result.notes) == 1

@@ -37,11 +37,11 @@ def slopes(x: np.ndarray, wrong: int | None) -> np.ndarray:
 
 
 def asked(check: str, seed: int, wrong: int | None = None) -> gradproof.Report:
-    def by_hand(x: np.ndarray, probe: np.ndarray) -> np.ndarray:
+    def product(x: np.ndarray, probe: np.ndarray) -> np.ndarray:
         return probe * slopes(x, wrong)
 
-    rule = {"vjp" if check == "backward" else "jvp": by_hand}
-    return gradproof.check(relu, (near_kinks(seed),), seed=seed, checks=[check], **rule)
+    hand = gradproof.by_hand(relu, **{"vjp" if check == "backward" else "jvp": product})
+    return gradproof.check(hand, (near_kinks(seed),), seed=seed, checks=[check])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -75,6 +75,9 @@ def test_numbers_that_change_places_within_the_steps_are_told() -> None:
 
     for seed in SEEDS:
         report = gradproof.check(
-            lambda x: np.sort(x, axis=-1), (point,), vjp=vjp, seed=seed, checks=["backward"]
+            gradproof.by_hand(lambda x: np.sort(x, axis=-1), vjp=vjp),
+            (point,),
+            seed=seed,
+            checks=["backward"],
         )
         assert report, report["backward"].summary

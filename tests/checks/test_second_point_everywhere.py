@@ -61,14 +61,16 @@ class ByHand:
 def test_a_rule_by_hand_that_remembers_fails(name, seed):
     hand, x = ByHand(), np.random.default_rng(1).normal(size=6)
     fn = hand.value if name == "of_the_last_value" else np.sin
-    report = gradproof.check(fn, (x,), vjp=getattr(hand, name), seed=seed)
+    report = gradproof.check(gradproof.by_hand(fn, vjp=getattr(hand, name)), (x,), seed=seed)
     assert report["second_point"].verdict is Verdict.FAILED, str(report)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_rule_by_hand_that_remembers_rightly_passes(seed):
     hand, x = ByHand(), np.random.default_rng(1).normal(size=6)
-    report = gradproof.check(np.sin, (x,), vjp=hand.compared_with_a_copy, seed=seed)
+    report = gradproof.check(
+        gradproof.by_hand(np.sin, vjp=hand.compared_with_a_copy), (x,), seed=seed
+    )
     assert report.verdict is Verdict.PASSED, str(report)
 
 
@@ -80,7 +82,7 @@ def test_forward_mode_of_the_first_point_fails_at_a_second_one():
         return kept[0] * u
 
     x = np.random.default_rng(1).normal(size=6)
-    report = gradproof.check(np.sin, (x,), jvp=jvp, seed=0)
+    report = gradproof.check(gradproof.by_hand(np.sin, jvp=jvp), (x,), seed=0)
     assert report["forward"].verdict is Verdict.PASSED
     (finding, *_) = report["second_point"].findings
     # NumPy's own functions have had signatures, and so names of arguments, since 2.0 only.

@@ -91,6 +91,7 @@ def fn(x):
 def vjp(x, v):
     return 1.0 * v
 
+hand = gradproof.by_hand(fn, vjp=vjp)
 x = np.array([3.0, 3.0])
 """
 
@@ -111,17 +112,17 @@ def added(program: str) -> list[str]:
 def test_a_check_that_is_added_by_a_row_runs_and_is_in_every_list():
     told = added(
         """
-report = gradproof.check(fn, [x], vjp=vjp, seed=0)
+report = gradproof.check(hand, [x], seed=0)
 print(report["added"].verdict, report.verdict)
-print(gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"])["added"].verdict)
-wrong = gradproof.check(fn, [2 * x], vjp=vjp, seed=0, checks=["backward", "added"])
+print(gradproof.check(hand, [x], seed=0, checks=["added"])["added"].verdict)
+wrong = gradproof.check(hand, [2 * x], seed=0, checks=["backward", "added"])
 print(wrong["added"].verdict, wrong["backward"].verdict)
 print("look at what was added" in str(wrong))
-swept = gradproof.check(fn, [x], vjp=vjp, seed=0, checks=["added"], sweep=True)
+swept = gradproof.check(hand, [x], seed=0, checks=["added"], sweep=True)
 print("added" in swept["sweep"].summary)
 print("checks=[\\"added\\"]" in swept.repeat)
 try:
-    gradproof.check(fn, [x], vjp=vjp, checks=["aded"])
+    gradproof.check(hand, [x], checks=["aded"])
 except gradproof.errors.UsageError as error:
     print("added" in str(error))
 from gradproof import cli

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gradproof._data.records import Verdict
-from gradproof._data.settings import Settings
+from gradproof._data.settings import run_settings
 from gradproof._maps.contract import Transform, Unsupported
 from gradproof.errors import UsageError
 from numpy_map import FunctionMap, result_of
@@ -68,4 +68,4 @@ def test_a_transform_that_a_framework_has_not_is_skipped():
 
 def test_an_unknown_transform_is_refused_by_name():
     with pytest.raises(UsageError, match="transforms: unknown 'teleported'"):
-        Settings(transforms=("teleported",))
+        run_settings(transforms=("teleported",))

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from exhibits.frame import Exhibit, leaf, normal, ruled
+from gradproof import Settings
 
+MASKED = Settings(masked=True)
 # A wrong double backward is wrong in forward mode of the backward as well, is seen to differ from
 # the other pairs, and may be no symmetric Hessian.
 OTHER_PAIRS = frozenset({"forward_over_reverse", "pairs", "symmetry"})
@@ -472,7 +474,7 @@ EXHIBITS = (
         make_inputs=number_in_a_sparse_matrix_of_no_dimension,
         wrong=weighted(masked_grad=True, factor=1.1),
         right=weighted(masked_grad=True),
-        options={"masked": True},
+        options={"settings": MASKED},
         place=(0, (), 0, None),
         words=("x",),
         step=None,
@@ -504,7 +506,7 @@ EXHIBITS = (
         wrong=weighted(masked_grad=False),
         right=weighted(masked_grad=True),
         check="sparse",
-        options={"masked": True},
+        options={"settings": MASKED},
         place=(0, None, None, None),
         words=("x[", "unspecified"),
         step=None,
@@ -533,7 +535,7 @@ EXHIBITS = (
         make_inputs=sparse_inputs,
         wrong=weighted(masked_grad=True, factor=ONE_SIGN),
         right=weighted(masked_grad=True),
-        options={"masked": True},
+        options={"settings": MASKED},
         place=(0, (2, 2), 0, (2, 2)),
         words=("x[2, 2]",),
         step=None,

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 
 import gradproof.torch
-from gradproof import Settings
 from gradproof.cli import main
 from gradproof.errors import UsageError
 
@@ -157,11 +156,10 @@ def test_second_order_is_asked_of_operators_too(forgets):
     with gradproof.torch.record() as seen:
         cube(torch.linspace(1, 2, 4, dtype=torch.float64, requires_grad=True))
     assert str(seen.check().reports[name].verdict) == "passed"
-    for asked in ({"order": 2}, {"settings": Settings(order=2)}):
-        report = seen.check(**asked).reports[name]
-        told = {each.name: str(each.verdict) for each in report.checks}
-        assert told["second_order"] == ("failed" if forgets else "passed")
-        assert "forward" not in told
+    report = seen.check(order=2).reports[name]
+    told = {each.name: str(each.verdict) for each in report.checks}
+    assert told["second_order"] == ("failed" if forgets else "passed")
+    assert "forward" not in told
 
 
 def test_other_kinds_of_arrays_are_others():

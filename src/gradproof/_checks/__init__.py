@@ -12,7 +12,7 @@ from gradproof._data.checks import TABLE, Check
 from gradproof._data.formats import SINGLE
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
-from gradproof._data.settings import CHECK_NAMES, Settings
+from gradproof._data.settings import CHECK_NAMES, RunSettings
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
 from gradproof.errors import UsageError
@@ -20,7 +20,7 @@ from gradproof.errors import UsageError
 CheckFunction = Callable[[Measurements], CheckResult]
 
 
-def requested_checks(settings: Settings) -> list[Check]:
+def requested_checks(settings: RunSettings) -> list[Check]:
     """The rows of the report: those named, or all of the orders asked for.
 
     A row whose order was not asked for is reported as skipped, where its table row says so.

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradproof._data.formats import SINGLE
 from gradproof._data.records import Finding, digits
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Values
 from gradproof._data.vectors import finite
 from gradproof._measurements import Measurements
@@ -212,7 +212,7 @@ def _root_of_squares(terms: Values) -> float:
     return float(np.sqrt(good @ good))
 
 
-def differing_entries(settings: Settings, first: Values, second: Values) -> Mask:
+def differing_entries(settings: RunSettings, first: Values, second: Values) -> Mask:
     """Entries in which two gradients of one cotangent differ by more than is tolerated.
 
     Where both are no number, or infinite likewise, they are the same.

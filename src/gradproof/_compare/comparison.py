@@ -12,7 +12,7 @@ import numpy as np
 from gradproof._compare.claims import MOST_ENTRIES, Claim, Mode
 from gradproof._compare.tolerances import Resolution
 from gradproof._data.records import Finding
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._numdiff.probes import random_cotangent, random_tangent
@@ -40,7 +40,7 @@ class Comparison:
     """
 
     map: DifferentiableMap
-    settings: Settings
+    settings: RunSettings
     function: FunctionValues
     claim: Claim
     check: str
@@ -86,7 +86,7 @@ class Comparison:
 
 def comparison_of(
     map_: DifferentiableMap,
-    settings: Settings,
+    settings: RunSettings,
     mode: Mode,
     *,
     function: FunctionValues | None = None,

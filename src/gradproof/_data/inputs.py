@@ -1,4 +1,4 @@
-"""What the user handed over, in the forms in which the engine needs it."""
+"""The function and the arguments of a check: derivatives by hand, positions, names."""
 
 from __future__ import annotations
 
@@ -16,127 +16,96 @@ from gradproof._data.options import shown
 from gradproof.errors import UsageError
 
 
-def _selection(name: str, value: Any) -> tuple[Any, ...]:
-    """A name, a position or a sequence of these."""
-    several = not isinstance(value, (str, Integral))
+def input_selection(wrt: Any) -> tuple[Any, ...] | None:
+    """The `wrt` of `gradproof.check` as a tuple; UsageError where it is none."""
+    if wrt is None:
+        return None
     kinds = "names, patterns or positions"
-    found = options.sequence(name, value, kinds) if several else (value,)
+    several = not isinstance(wrt, (str, Integral))
+    found = options.sequence("wrt", wrt, kinds) if several else (wrt,)
     for one in found:
         if not isinstance(one, (str, Integral)):
-            raise UsageError(f"{name}: expected {kinds}, got {shown(one)}")
+            raise UsageError(f"wrt: expected {kinds}, got {shown(one)}")
     return found
 
-
-@dataclass(kw_only=True)
-class Variables:
-    """Which inputs of a function are varied, and within what.
-
-    Attributes:
-        wrt, domain, names, masked: as for `gradproof.check`.
-
-    Raises:
-        UsageError: one of them is not of its kind.
-    """
-
-    wrt: Any = None
-    domain: Any = None
-    names: Sequence[str] | None = None
-    masked: bool = False
-
-    def __post_init__(self) -> None:
-        if self.wrt is not None:
-            self.wrt = _selection("wrt", self.wrt)
-        if self.names is not None:
-            self.names = options.strings("names", self.names)
-        self.masked = options.flag("masked", self.masked)
-
-
-EVERY = Variables()  # input that can be differentiated
-
-
-# Derivatives that the user writes down: of the function under test, and of a reference.
 
 CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp")
 
 
-@dataclass(eq=False, kw_only=True)
-class Derivative:
-    """What the user says the derivative of a function is: functions, or its matrix.
+@dataclass(frozen=True, eq=False)
+class ByHand:
+    """A function and its derivative, as `by_hand` makes it. The attributes are its arguments."""
 
-    Attributes:
-        vjp, jvp, jac, grad, hess, hessp, args: as for `gradproof.check`.
-
-    Raises:
-        UsageError: one of them is nothing that could be called.
-    """
-
+    fn: Callable[..., Any]
     vjp: Callable[..., Any] | None = None
     jvp: Callable[..., Any] | None = None
     jac: Any = None
     grad: Any = None
-    hess: Any = None
+    hess: Callable[..., Any] | None = None
     hessp: Callable[..., Any] | None = None
-    args: Sequence[Any] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("vjp", "jvp", "hess", "hessp"):
-            if (claim := getattr(self, name)) is not None:
-                options.function(name, claim)
-        self.args = options.container("args", options.sequence("args", self.args))
+    args: tuple[Any, ...] = ()
 
     @property
-    def claims(self) -> Mapping[str, Any]:
-        """What is said, by name; {} where nothing is."""
+    def claims(self) -> dict[str, Any]:
+        """The derivatives that were given, by name."""
         return {name: claim for name in CLAIMS if (claim := getattr(self, name)) is not None}
 
-    @property
-    def first(self) -> bool:
-        """Whether a backward is claimed, by any of them."""
-        return any(claim is not None for claim in (self.vjp, self.jac, self.grad))
 
-    def require_asked(self) -> None:
-        """UsageError where one says what another is asked for, and would itself not be checked."""
-        backward = "vjp" if self.vjp is not None else "grad" if self.grad is not None else ""
-        unasked = ""
-        if backward == "vjp" and self.grad is not None:
-            unasked, others = "grad", "vjp="
-        elif backward and self.jvp is not None and self.jac is not None:
-            unasked, others = "jac", f"jvp= and {backward}="
-        elif self.hess is not None and self.hessp is not None:
-            unasked, others = "hessp", "hess="
-        if unasked:
-            raise UsageError(
-                f"{unasked}: beside {others} it would not be asked; check it in a call of its own"
-            )
+def by_hand(
+    fn: Callable[..., Any],
+    *,
+    vjp: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | None = None,
+    jac: Any = None,
+    grad: Any = None,
+    hess: Callable[..., Any] | None = None,
+    hessp: Callable[..., Any] | None = None,
+    args: Sequence[Any] = (),
+) -> ByHand:
+    """Join a function and its derivative, written by hand, for `check` in place of a function.
 
+    It can also be the `reference` of a function whose derivative is written by hand. No framework
+    is needed: the arrays are NumPy's, or of any library of the array API standard.
 
-UNSAID = Derivative()
+    Args:
+        fn: called as ``fn(*inputs, *args)``.
+        vjp: the gradient J^T v of the inputs (of complex ones J^H v), called as
+            ``vjp(*inputs, v, *args)``. Several inputs or outputs are tuples.
+        jvp: the tangent J u, called as ``jvp(*inputs, u, *args)``.
+        jac: the matrix J, dense, sparse or an operator with `matvec` and `rmatvec`, or a function
+            of the inputs that returns it; True where `fn` returns its value and this.
+        grad: the gradient of a function with one real value; True likewise.
+        hess: the derivative of `grad`, ``hess(x, *args)``; of several values that of
+            x -> J^T v, ``hess(x, v, *args)``. It is checked, so that the order is at least 2.
+        hessp: its product with a vector, ``hessp(x, p, *args)``, of a function with one value.
+            Where no first derivative is given, the gradient is measured.
+        args: further positional arguments of `fn` and of the functions above; not differentiated.
 
-
-@dataclass(eq=False)
-class Reference(Derivative):
-    """A second opinion for `check(..., reference=)`, where a plain function does not say enough.
-
-    It gets the arguments of the function under test at the same numbers in double precision, and
-    returns the same value in the same order.
-
-    Attributes:
-        fn: function with the arguments of the one under test.
-        args, vjp, jvp, jac, grad, hess, hessp: as for `gradproof.check`, where the
-            derivative of the function under test is written by hand too.
+    Raises:
+        UsageError: no derivative is given, one would not be asked beside the others, or one is no
+            function.
     """
-
-    fn: Callable[..., Any]
-
-
-def is_operator(value: Any) -> bool:
-    """Whether a value is a linear operator with an adjoint."""
-    return callable(getattr(value, "matvec", None)) and callable(getattr(value, "rmatvec", None))
-
-
-def is_matrix(value: Any) -> bool:
-    """Whether a value is a matrix, dense or sparse, and no function."""
-    return getattr(value, "ndim", 0) == 2 and hasattr(value, "__matmul__") and not callable(value)
+    options.function("fn", fn)
+    functions = {"vjp": vjp, "jvp": jvp, "hess": hess, "hessp": hessp}
+    for name, claim in functions.items():
+        options.optional(options.function)(name, claim)
+    more = options.container("args", options.sequence("args", args))
+    made = ByHand(fn, vjp, jvp, jac, grad, hess, hessp, more)
+    if not made.claims:
+        raise UsageError(f"by_hand: expected at least one of {'=, '.join(CLAIMS)}=")
+    backward = "vjp" if vjp is not None else "grad" if grad is not None else ""
+    unasked = ""
+    if backward == "vjp" and grad is not None:
+        unasked, others = "grad", "vjp="
+    elif backward and jvp is not None and jac is not None:
+        unasked, others = "jac", f"jvp= and {backward}="
+    elif hess is not None and hessp is not None:
+        unasked, others = "hessp", "hess="
+    if unasked:
+        raise UsageError(
+            f"{unasked}: beside {others} it would not be asked; check it in a call of its own"
+        )
+    return made
 
 
 def refuse_reference(fn: object, reference: object) -> None:
@@ -158,11 +127,9 @@ def _bare(fn: Any) -> Any:
 
 
 def split_arguments(
-    fn: Callable[..., Any],
+    fn: Callable[..., Any] | ByHand,
     inputs: Any,
     kwargs: Mapping[str, Any] | None,
-    *,
-    by_hand: bool = False,
 ) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
     """Positional and keyword arguments from what the user handed over.
 
@@ -170,6 +137,8 @@ def split_arguments(
     Numbers for a function of one argument are that argument, a vector, where the derivative is
     written by hand; a framework's function would have to guess of which dtype.
     """
+    by_hand = isinstance(fn, ByHand)
+    fn = fn.fn if isinstance(fn, ByHand) else fn
     if isinstance(inputs, tuple) and hasattr(inputs, "_fields") and _takes_one(fn, len(inputs)):
         return (inputs,), kwargs
     if isinstance(inputs, (tuple, list)):
@@ -189,8 +158,6 @@ def split_arguments(
 def _takes_one(fn: Callable[..., Any], given: int) -> bool:
     single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     kinds = [parameter.kind for parameter in parameters_of(fn)]
-    if is_matrix(fn) or is_operator(fn):
-        return True
     return given > 1 and len(kinds) == 1 and kinds[0] in single
 
 
@@ -265,8 +232,10 @@ def _selects(one: Any, name: str, argument: int | None) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern + end) for end in ("", ".*", "[[]*"))
 
 
-def name_of(fn: Callable[..., Any]) -> str:
+def name_of(fn: Callable[..., Any] | ByHand) -> str:
     """How a report calls a function."""
+    if isinstance(fn, ByHand):
+        return name_of(fn.fn)
     if isinstance(fn, functools.partial):
         return name_of(fn.func)
     owner = getattr(fn, "__self__", None)

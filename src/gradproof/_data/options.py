@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import itertools
 import math
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any
 
 from gradproof.errors import UsageError
 
@@ -116,7 +115,7 @@ def sequence(name: str, value: Any, of: str = "values") -> tuple[Any, ...]:
             f"{name}: expected a list of {of}, got {shown(value)}; write [{shown(value)}]"
         )
     single = isinstance(value, (bytes, Mapping)) or hasattr(value, "shape")
-    if single or not isinstance(value, Iterable):
+    if single or not isinstance(value, Collection):
         raise UsageError(f"{name}: expected a list of {of}, got {shown(value)}")
     return tuple(value)
 
@@ -198,34 +197,3 @@ def inside(value: Any) -> Iterator[Any] | None:
     if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
         return (getattr(value, field.name) for field in dataclasses.fields(value))
     return None
-
-
-Record = TypeVar("Record")
-
-
-def altered(record: Record, **values: Any) -> Record:
-    """A shallow copy of an object with other values in some attributes: of a record, settled."""
-    made = object.__new__(type(record))
-    made.__dict__.update(record.__dict__, **values)
-    return made
-
-
-def settle(record: Any, kinds: Mapping[str, Kind]) -> None:
-    """Make each field of a new record what its kind says; a default is that already.
-
-    UsageError, naming the first that is not of its kind.
-    """
-    for name, value in chosen(record).items():
-        if name in kinds:
-            object.__setattr__(record, name, kinds[name](name, value))
-
-
-def chosen(record: Any) -> dict[str, Any]:
-    """The options of a record that are not its defaults, in order."""
-    defaults, values = vars(type(record)), vars(record)
-    usual = map(defaults.get, values, itertools.repeat(defaults))
-    return {
-        name: value
-        for (name, value), default in zip(values.items(), usual, strict=True)
-        if value is not default
-    }

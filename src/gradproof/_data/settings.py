@@ -1,10 +1,10 @@
-"""What a run is asked to do: validated once, then never changed."""
+"""What a run is asked to do: `Settings` of the user, and `RunSettings` for the engine."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradproof._data import checks, options
@@ -29,30 +29,19 @@ def _transforms(name: str, value: Any) -> tuple[str, ...]:
 
 SEED = options.optional(options.whole(0, 2**64, "0 <= seed < 2**64"))
 
-# Option -> what it may be.
+# Keyword of `check` -> what it may be.
 _KINDS: dict[str, options.Kind] = {
     "checks": options.names_among(CHECK_NAMES, checks.RENAMED),
     "order": options.whole(1, 4, "1, 2 or 3"),
     "transforms": _transforms,
+    "sweep": options.flag,
     "rtol": options.number,
     "atol": options.number,
-    "resolution": options.number,
-    "nondeterminism": options.number,
-    "relative_nondeterminism": options.number,
-    "seed": SEED,
+    "seed": options.whole(0, 2**64, "0 <= seed < 2**64"),
     "budget": options.whole(1, None, "at least 1 call"),
-    "budget_seconds": options.optional(options.positive),
-    "largest_step": options.optional(options.positive),
-    "classic_step": options.optional(options.positive),
-    "oracles": options.names_among(ORACLES),
+    "budget_seconds": options.positive,
     "trusted": options.flag,
-    "accumulate": options.optional(options.one_of(ACCUMULATORS)),
-    "sweep": options.flag,
 }
-KEYWORDS = (  # those of `Settings` that are keywords of `check` too
-    "checks", "order", "transforms", "rtol", "atol", "seed", "budget", "budget_seconds",
-    "reference", "trusted", "accumulate", "oracles", "sweep",
-)  # fmt: skip
 LEAST_SECONDS = 1e-3  # of a check for which nothing is left: it begins, and says that
 RTOL = 1e-6  # relative tolerance in double precision, where none is chosen
 
@@ -75,18 +64,49 @@ def share_of(left: float, among: int = 2) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a check is made: what is asked, how exactly, and at which cost.
+    """Rarely used options of `check`: ``check(fn, x, settings=Settings(masked=True))``.
 
-    A suite says its settings once: ``check(fn, x, settings=SETTINGS)``. What is also given to
-    `check` by keyword overrides them.
+    Attributes:
+        oracles: what the claims are held against where the arrays have less than double
+            precision, in this order: "double", the same function on double precision arrays,
+            believed if it really computes in them; "reference"; "native", differences in the
+            precision of the arrays.
+        accumulate: "float32" or "float64" for a function that rounds only what it returns to the
+            dtype of its arrays, and computes in this: less is then explained by rounding.
+        masked: sparse inputs vary in their specified entries only.
+        full_jacobian: number of input coordinates up to which a suspicion, or a doubt, is
+            settled by measuring every column.
+
+    Raises:
+        UsageError: an attribute is not of its kind.
+    """
+
+    oracles: Sequence[str] = ORACLES
+    accumulate: str | None = None
+    masked: bool = False
+    full_jacobian: int = 512
+
+    def __post_init__(self) -> None:
+        if not options.names_among(ORACLES)("oracles", self.oracles):
+            raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
+        options.optional(options.one_of(ACCUMULATORS))("accumulate", self.accumulate)
+        options.flag("masked", self.masked)
+        options.whole(0, None, "at least 0 inputs")("full_jacobian", self.full_jacobian)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(Settings):
+    """All that one run is asked to do: the options of the user, and what its face adds.
 
     An entry of the Jacobian is wrong when
     ``|claimed - measured| > error bar + atol + rtol * |measured|``.
 
     Attributes:
-        checks, order, transforms, rtol, atol, seed, budget, budget_seconds: as for
+        checks, order, transforms, sweep, atol, seed, budget, budget_seconds: as for
             `gradproof.check`.
-        reference, trusted, accumulate, oracles, sweep: likewise.
+        reference, trusted: likewise.
+        rtol: relative tolerance on an entry.
+        rtol_is_chosen: whether it is the caller's; else it follows the precision.
         resolution: error bar above which, relative to the size of the derivative, the answer
             is inconclusive.
         nondeterminism: how far two runs of the backward may lie apart.
@@ -94,45 +114,38 @@ class Settings:
         largest_step: largest perturbation of an input, in units of the input; None chooses.
         classic_step: where the error bars leave entries undecided, judge those by a plain
             central difference with this step. None leaves them inconclusive.
-        full_jacobian: number of input coordinates up to which a suspicion, or a doubt, is
-            settled by measuring every column.
-        every_entry: likewise, where there is a suspicion and no doubt; beyond, the wrong entries
-            are located.
-        derived: the `rtol` that followed from the precision, as it does for each oracle; another
-            `rtol` was chosen.
+        every_entry: like `full_jacobian`, where there is a suspicion and no doubt; beyond, the
+            wrong entries are located.
         other_inputs: whether other inputs than the given ones may be tried: the same values in
             another memory layout, fewer of them that need a gradient, or a second point.
         batchings: ways of batching a backward that are asked for; all that there are where empty.
-        brief: a failure is told in a text: wrong entries are located first, every entry is measured
-            only where that leaves open why they are wrong.
         required: checks that fail, instead of being skipped, where the framework raises.
     """
 
     checks: tuple[str, ...] = CHECK_NAMES
     order: int = 1
     transforms: tuple[str, ...] = ()
-    rtol: float = None  # type: ignore[assignment]  # a number, once it is made
+    sweep: bool = False
     atol: float = 0.0
+    seed: int = field(default_factory=fresh_seed)
+    budget: int = 100_000
+    budget_seconds: float | None = None
+    reference: Any = None
+    trusted: bool = False
+    rtol: float = RTOL
+    rtol_is_chosen: bool = False
     resolution: float = 1e-2
     nondeterminism: float = 0.0
     relative_nondeterminism: float = 1e-6
-    seed: int = None  # type: ignore[assignment]  # a number, once a run begins
-    budget: int = 100_000
-    budget_seconds: float | None = None
     largest_step: float | None = None
     classic_step: float | None = None
-    full_jacobian: int = 512
     every_entry: int = 512
-    oracles: tuple[str, ...] = ORACLES
-    reference: Callable[..., Any] | None = None
-    trusted: bool = False
-    accumulate: str | None = None
-    derived: float | None = None
     other_inputs: bool = True
-    sweep: bool = False
     batchings: tuple[str, ...] = ()
-    brief: bool = False
     required: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Nothing: whoever makes one has validated what the user gave."""
 
     @property
     def slack(self) -> float:
@@ -140,58 +153,47 @@ class Settings:
 
         Two claims of which each may be off by `rtol` need not agree to more.
         """
-        return 0.0 if self.rtol == self.derived else self.rtol
+        return self.rtol if self.rtol_is_chosen else 0.0
 
     @property
     def held_to_reference(self) -> bool:
         """Whether nothing but the reference is asked, in whatever precision."""
-        return self.trusted or (self.reference is not None and self.oracles == ("reference",))
+        only = tuple(self.oracles) == ("reference",)
+        return self.trusted or (self.reference is not None and only)
 
     def measures(self, mode: str) -> bool:
         """Whether a check is asked for that measures the function's derivative by that mode."""
         rows = [row for row in checks.TABLE if row.derivative and row.order == 1]
         return any(row.mode == mode and row.name in self.checks for row in rows)
 
-    def __post_init__(self) -> None:
-        if vars(self)["rtol"] is None:  # not typed so: it never is, once it is made
-            object.__setattr__(self, "rtol", RTOL)
-            object.__setattr__(self, "derived", RTOL)
-        options.settle(self, _KINDS)
-        if not self.oracles:
-            raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
-        if self.trusted and (self.reference is None or "reference" not in self.oracles):
-            raise UsageError("trusted: says that a reference is a definition; give reference=")
-
-    def seeded(self) -> Settings:
-        """A copy with a seed: a fresh one where none was chosen."""
-        chosen = vars(self)["seed"]
-        return self if chosen is not None else options.altered(self, seed=fresh_seed())
-
-    def at_precision(self, unit: float) -> Settings:
+    def at_precision(self, unit: float) -> RunSettings:
         """A copy with the tolerances that arithmetic of this unit round-off can meet."""
-        if self.rtol != self.derived:
+        if self.rtol_is_chosen:
             return self
-        more: dict[str, Any] = {"rtol": RTOL, "resolution": 1e-2}
         if unit >= SINGLE:
             # Sums in an order of their own, as atomics make them, are rounded differently.
             order = max(self.relative_nondeterminism, 8 * unit)
-            more = {"rtol": 32 * unit, "resolution": 0.1, "relative_nondeterminism": order}
-        elif unit >= DOUBLE:
-            more = {"rtol": 1e-3, "resolution": 2e-2}
-        return options.altered(self, **more, derived=more["rtol"])
+            return replace(self, rtol=32 * unit, resolution=0.1, relative_nondeterminism=order)
+        if unit >= DOUBLE:
+            return replace(self, rtol=1e-3, resolution=2e-2)
+        return replace(self, rtol=RTOL, resolution=1e-2)
 
 
-def overridden(settings: Settings | None, **keywords: Any) -> Settings:
-    """The settings with every keyword that is not None in place of their own.
+def run_settings(settings: Settings | None = None, **keywords: Any) -> RunSettings:
+    """The settings of a run, from the arguments of `check`; a keyword that is None is not given.
 
-    Defaults where `settings` is None. UsageError where it is something else, or a keyword is not
-    of its kind.
+    Raises:
+        UsageError: an argument is not of its kind, or two contradict each other.
     """
-    given = {name: value for name, value in keywords.items() if value is not None}
     if settings is None:
-        return Settings(**given)
+        settings = Settings()
     if not isinstance(settings, Settings):
         raise UsageError(
             f"settings: expected a gradproof.Settings(...), got {options.shown(settings)}"
         )
-    return replace(settings, **given) if given else settings
+    given = {name: value for name, value in keywords.items() if value is not None}
+    parsed = {name: _KINDS[name](name, given[name]) for name in _KINDS if name in given}
+    made = RunSettings(**vars(settings), **given | parsed, rtol_is_chosen="rtol" in given)
+    if made.trusted and (made.reference is None or "reference" not in made.oracles):
+        raise UsageError("trusted: says that a reference is a definition; give reference=")
+    return made

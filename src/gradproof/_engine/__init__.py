@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from gradproof._data.inputs import Derivative, Reference, Variables, name_of
-from gradproof._data.options import altered
+from gradproof._data.inputs import ByHand, name_of
 from gradproof._data.records import Report
-from gradproof._data.settings import Settings, overridden
+from gradproof._data.settings import Settings, run_settings
 from gradproof._engine import _repeat, _sweep
-from gradproof._engine._question import Asked, Question
+from gradproof._engine._question import Question
 from gradproof._engine._run import run
 from gradproof._guard import guarded
 from gradproof.errors import UsageError
@@ -20,35 +20,25 @@ __all__ = ["check", "compare", "run"]
 
 @guarded
 def check(
-    fn: Callable[..., Any] | str,
+    fn: Callable[..., Any] | ByHand | str,
     inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
     *,
-    settings: Settings | None = None,
     checks: Sequence[str] | None = None,
     order: int | None = None,
     transforms: bool | Sequence[str] | None = None,
+    sweep: bool | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     seed: int | None = None,
     budget: int | None = None,
     budget_seconds: float | None = None,
-    reference: Callable[..., Any] | Reference | None = None,
+    reference: Callable[..., Any] | ByHand | None = None,
     trusted: bool | None = None,
-    accumulate: str | None = None,
-    oracles: Sequence[str] | None = None,
-    sweep: bool | None = None,
     wrt: Any = None,
     domain: Any = None,
     names: Sequence[str] | None = None,
-    masked: bool | None = None,
-    args: Sequence[Any] | None = None,
-    vjp: Callable[..., Any] | None = None,
-    jvp: Callable[..., Any] | None = None,
-    jac: Any = None,
-    grad: Any = None,
-    hess: Any = None,
-    hessp: Callable[..., Any] | None = None,
+    settings: Settings | None = None,
 ) -> Report:
     """Prove or refute the derivatives of a function at a point.
 
@@ -59,18 +49,20 @@ def check(
 
     Args:
         fn: function of arrays that returns an array, or a container of arrays; or the name of an
-            operator of torch.library, "mylib::op".
+            operator of torch.library, "mylib::op"; or `by_hand(fn, vjp=...)`, a function whose
+            derivative is written by hand.
         inputs: a tuple or list of positional arguments; anything else, a dict too, is the one
             argument.
             Floating or complex arrays marked as differentiable are checked.
         kwargs: keyword arguments, checked likewise.
-        settings: what a suite says once for all of its checks: the keywords from `checks` to
-            `sweep`; one that is given beside it, and is not None, overrides it.
         checks: names of checks; all where None. docs/checks.md lists them, with an example each.
         order: highest order of derivative, 1, 2 (in every pair of modes) or 3; 1 where None.
         transforms: True to hold every AD transform of the function against its derivative:
             functional ones, the compiler, checkpoints, saved-tensor hooks; or the names of some.
             It takes seconds, since it compiles.
+        sweep: also check at other arguments: zeros, ties, signs, large and small values, other
+            sizes, bools the other way round. What the function does not take, by raising or by
+            NaN, is no fault. `budget` and `budget_seconds` hold for the whole sweep.
         rtol: relative tolerance on an entry; where None, 1e-6 in double and 1e-3 in single
             precision.
         atol: absolute tolerance on an entry, in units of output per unit of input. It excuses a
@@ -82,20 +74,11 @@ def check(
             call is not cut short. No limit where None.
         reference: a function with the same arguments and the same value, in plain operations of
             the same framework. It is run in double precision on the same numbers; its own
-            derivative is verified by differences before it is believed. `Reference` says what
-            its derivative is, where that is written by hand.
+            derivative is verified by differences before it is believed. Where the derivative of
+            `fn` is written by hand, so is that of the reference: `by_hand` again.
         trusted: True where the derivative of the reference is right by definition, and need not
             be that of its value: a straight-through estimator, a clipped gradient. Nothing is
             then measured; the claims are held against the reference, in every precision.
-        accumulate: "float32" or "float64" for a function that rounds only what it returns to the
-            dtype of its arrays, and computes in this: less is then explained by rounding.
-        oracles: what the claims are held against where the arrays have less than double
-            precision, in this order: "double", the same function on double precision arrays,
-            believed if it really computes in them; "reference"; "native", differences in the
-            precision of the arrays. All where None.
-        sweep: also check at other arguments: zeros, ties, signs, large and small values, other
-            sizes, bools the other way round. What the function does not take, by raising or by
-            NaN, is no fault. `budget` and `budget_seconds` hold for the whole sweep.
         wrt: which differentiable inputs are checked; all where None. A name as in the report, a
             pattern with `*` and `?`, the name of a container or of a layer, the position of an
             argument, or a sequence of these. The others stay as they are.
@@ -103,19 +86,7 @@ def check(
             them, None being an open end, or a dict from names of inputs to such pairs. Entries
             on a limit are not tested, and the report says so.
         names: of the differentiable inputs, in order, for the report.
-        masked: sparse inputs vary in their specified entries only.
-        args: further positional arguments of `fn` and of the functions below; not differentiated.
-        vjp: a derivative written by hand, instead of a framework's: the gradient J^T v of the
-            inputs (of complex ones J^H v), called as ``vjp(*inputs, v, *args)``. Several inputs or
-            outputs are tuples.
-        jvp: likewise J u, called as ``jvp(*inputs, u, *args)``.
-        jac: likewise the matrix J, dense, sparse or an operator, or a function of the inputs
-            that returns it; True where `fn` returns its value and this.
-        grad: likewise the gradient of a function with one real value; True likewise.
-        hess: the derivative of `grad`, or of v -> J^T v: ``hess(x, v, *args)``; given, it is
-            checked, and `order` is at least 2.
-        hessp: likewise its product with a vector, ``hessp(x, p, *args)``, of a function with one
-            value. Where no first derivative is given, the gradient is measured.
+        settings: rarely used options.
 
     Returns:
         The report. False only if a derivative was refuted; `verdict`, `findings`, `str()`.
@@ -123,33 +94,25 @@ def check(
     Raises:
         UsageError: a ValueError: the check cannot start with these arguments.
     """
-    asked = Asked(
-        fn,
-        inputs,
-        kwargs,
-        Derivative(
-            vjp=vjp, jvp=jvp, jac=jac, grad=grad, hess=hess, hessp=hessp,
-            args=() if args is None else args,
-        ),
-        Variables(wrt=wrt, domain=domain, names=names, masked=False if masked is None else masked),
-        overridden(
-            settings,
-            checks=checks, order=order, transforms=transforms, rtol=rtol, atol=atol, seed=seed,
-            budget=budget, budget_seconds=budget_seconds, reference=reference,
-            trusted=trusted, accumulate=accumulate, oracles=oracles, sweep=sweep,
-        ),
-    )  # fmt: skip
-    question = Question(asked)
+    given = {
+        "checks": checks, "order": order, "transforms": transforms, "sweep": sweep, "rtol": rtol,
+        "atol": atol, "budget": budget, "budget_seconds": budget_seconds, "reference": reference,
+        "trusted": trusted,
+    }  # fmt: skip
+    variables = {"wrt": wrt, "domain": domain, "names": names}
+    asked = run_settings(settings, seed=seed, **given)
+    question = Question(fn, inputs, kwargs, asked, **variables)
     map_ = question.map()
     chosen = question.settings(map_)
     report = run(map_, chosen, target=name_of(question.fn))
-    report = altered(report, repeat=_repeat.call(asked))
-    return _sweep.report_with_sweep(report, question, chosen) if chosen.sweep else report
+    options = {**given, **variables, "settings": settings}
+    report = replace(report, repeat=_repeat.call(fn, inputs, kwargs, options, asked.seed))
+    return _sweep.report_with_sweep(report, question, chosen) if asked.sweep else report
 
 
 def compare(
-    fused: Callable[..., Any] | str,
-    eager: Callable[..., Any] | Reference,
+    fused: Callable[..., Any] | ByHand | str,
+    eager: Callable[..., Any] | ByHand,
     inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
     **options: Any,
@@ -170,7 +133,8 @@ def compare(
         **options: as for `check`: `rtol`, `checks`, `wrt`, `seed`, `budget`, ... Of these
             `order=2` compares the double backwards too, `trusted=True` believes `eager` as it is,
             a definition such as a straight-through estimator or a clipped gradient, and
-            `accumulate=` says in what `fused` computes where it rounds only what it returns.
+            `settings=Settings(accumulate=...)` says in what `fused` computes where it rounds only
+            what it returns.
 
     Returns:
         The report; `report.statistics` holds every statistic with what it was allowed.
@@ -184,4 +148,7 @@ def compare(
     options.setdefault(
         "checks", ("value", "backward", "forward", "linearity", "second_point", *second)
     )
-    return check(fused, inputs, kwargs, reference=eager, oracles=("reference",), **options)
+    settings = options.pop("settings", None)
+    if settings is None or isinstance(settings, Settings):
+        settings = replace(settings or Settings(), oracles=["reference"])
+    return check(fused, inputs, kwargs, reference=eager, settings=settings, **options)

@@ -4,51 +4,44 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradproof._data.inputs import name_of, parameter_names
-from gradproof._data.options import BITS, LETTERS, chosen
-from gradproof._data.settings import KEYWORDS, TRANSFORM_NAMES, Settings
-from gradproof._engine._question import Asked
+from gradproof._data.inputs import ByHand, name_of, parameter_names
+from gradproof._data.options import BITS, LETTERS
+from gradproof._data.settings import Settings
 
 
-def call(asked: Asked) -> str:
+def call(fn: Any, inputs: Any, kwargs: Any, options: Mapping[str, Any], seed: int) -> str:
     """`gradproof.check(pick, (x, index), seed=0)`: arguments by the names of the parameters.
 
     "" for a function without a name that could be written: a lambda, a partial, a module.
+
+    Args:
+        fn, inputs, kwargs: as given to `check`.
+        options: likewise, by keyword; those that are None were not given.
+        seed: of the run.
     """
-    fn: Any = asked.fn
-    if not getattr(fn, "__name__", "").isidentifier():
+    plain = fn.fn if isinstance(fn, ByHand) else fn
+    if not getattr(plain, "__name__", "").isidentifier():
         return ""
-    parts = [name_of(fn), _inputs(fn, asked.inputs)]
-    if asked.kwargs:
-        parts.append(_mapping(asked.kwargs))
-    parts += _keywords(asked.settings, asked.variables, asked.derivative)
-    return f"gradproof.check({', '.join(parts)}, seed={asked.settings.seed})"
+    parts = [_function(fn), _inputs(plain, inputs)]
+    if kwargs:
+        parts.append(_mapping(kwargs))
+    parts += _keywords({**options, "seed": seed})
+    return f"gradproof.check({', '.join(parts)})"
 
 
-def _keywords(settings: Settings, *records: Any) -> Iterator[str]:
-    """What is not as by default; of the settings what is no keyword of `check` in a record."""
-    said = [each for each in _chosen(settings) if each[0] != "seed"]
-    inside = [f"{name}={text}" for name, text in said if name not in KEYWORDS]
-    if inside:
-        yield f"settings=gradproof.Settings({', '.join(inside)})"
-    yield from (f"{name}={text}" for name, text in said if name in KEYWORDS)
-    for record in records:
-        yield from (f"{name}={text}" for name, text in _chosen(record))
+def _function(fn: Any) -> str:
+    if not isinstance(fn, ByHand):
+        return name_of(fn)
+    said = {**fn.claims, "args": fn.args or None}
+    return f"gradproof.by_hand({', '.join([name_of(fn), *_keywords(said)])})"
 
 
-def _chosen(record: Any) -> Iterator[tuple[str, str]]:
-    """The options of a record that are not its defaults, as they are written."""
-    for name, value in chosen(record).items():
-        if name in ("rtol", "derived") and value == record.derived:
-            continue
-        if name == "transforms" and value == TRANSFORM_NAMES:
-            value = True
-        names = type(value) is tuple and value and all(isinstance(one, str) for one in value)
-        whole = _literal(list(value)) if names else None
-        yield name, whole or _written(value, name)
+def _keywords(options: Mapping[str, Any]) -> list[str]:
+    given = {name: value for name, value in options.items() if value is not None}
+    return [f"{name}={_written(value, name)}" for name, value in given.items()]
 
 
 def _inputs(fn: Callable[..., Any], inputs: Any) -> str:
@@ -77,6 +70,12 @@ def _written(value: Any, name: str) -> str:
     literal = _literal(value)
     if literal is not None and len(literal) <= LETTERS:  # a longer one is left to its name
         return literal
+    if isinstance(value, ByHand):
+        return _function(value)
+    if isinstance(value, Settings):
+        plain = vars(Settings())
+        chosen = {name: each for name, each in vars(value).items() if each != plain[name]}
+        return f"gradproof.Settings({', '.join(_keywords(chosen))})"
     own = getattr(value, "__name__", "")
     return own if callable(value) and own.isidentifier() else name.replace(" ", "_")
 

@@ -15,7 +15,7 @@ from gradproof._data.checks import Check
 from gradproof._data.frames import inside, is_our_mistake, raised, shortened
 from gradproof._data.limits import border_notes
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space
 from gradproof._explain.explain import explained
 from gradproof._maps.contract import (
@@ -29,7 +29,7 @@ from gradproof._measurements import Measurements
 from gradproof.errors import UsageError
 
 
-def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
+def run(map_: DifferentiableMap, settings: RunSettings, *, target: str) -> Report:
     """Run the checks that the settings ask for, in the order of the table, and report on them.
 
     The map is closed afterwards, whatever happens. The observer of this context is told of each
@@ -44,7 +44,6 @@ def run(map_: DifferentiableMap, settings: Settings, *, target: str) -> Report:
         UsageError: the map cannot be checked with these arguments.
     """
     started = time.perf_counter()
-    settings = settings.seeded()
     map_.counts.limit(settings.budget, settings.budget_seconds)
     rows = requested_checks(settings)
     results: list[CheckResult] = []
@@ -102,7 +101,7 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
     return replace(result, seconds=seconds, calls=dict(map_.counts - before), evidence=None)
 
 
-def _unsupported(row: Check, missing: Unsupported, settings: Settings) -> CheckResult:
+def _unsupported(row: Check, missing: Unsupported, settings: RunSettings) -> CheckResult:
     name, reason = row.name, missing.reason
     if isinstance(missing, Raised) and not row.compares:
         finding = Finding(name, reason, "raised")

@@ -13,7 +13,7 @@ from gradproof._adapters.samples import Samples
 from gradproof._checks.outcome import failed, inconclusive, passed
 from gradproof._data import checks, watch
 from gradproof._data.records import CheckResult, Report, Verdict
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._data.space import on_host
 from gradproof._engine._question import Question
 from gradproof._engine._run import run
@@ -21,7 +21,7 @@ from gradproof._engine._run import run
 MOST_CALLS = 4_000  # at one input: it may be a kink or a wide gap, but must leave some for others
 
 
-def report_with_sweep(report: Report, question: Question, settings: Settings) -> Report:
+def report_with_sweep(report: Report, question: Question, settings: RunSettings) -> Report:
     """The report with a row for the sweep, which ends at the first input that fails.
 
     Args:
@@ -30,7 +30,7 @@ def report_with_sweep(report: Report, question: Question, settings: Settings) ->
         settings: of the run; the budgets hold for the whole sweep.
     """
     started, calls = time.perf_counter(), Counter[str]()
-    samples = Samples(question.adapter, question.fn, question.arguments, question.kwargs)
+    samples = Samples(question.adapter, question.function, question.arguments, question.kwargs)
     cases = list(samples.cases(settings.seed or 0))
     repeated = {row.name for row in checks.TABLE if row.elsewhere}
     asked = tuple(name for name in settings.checks if name in repeated)
@@ -74,7 +74,7 @@ def report_with_sweep(report: Report, question: Question, settings: Settings) ->
 
 
 def _checked_at(
-    question: Question, arguments: tuple[Any, Any], settings: Settings, target: str
+    question: Question, arguments: tuple[Any, Any], settings: RunSettings, target: str
 ) -> Report | None:
     """The report at other arguments; None where the function raises or has no finite value."""
     try:

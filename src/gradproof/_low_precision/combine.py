@@ -19,7 +19,7 @@ from gradproof._compare.conclude import point_result
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, ProductBlock, inconclusive
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
 from gradproof._low_precision.references import Reference, find_references, other_value
 from gradproof._low_precision.rounding_runs import (
@@ -48,7 +48,7 @@ class _Answer:
 
 def mode_result(
     map_: DifferentiableMap,
-    settings: Settings,
+    settings: RunSettings,
     mode: Mode,
     *,
     check: str = "",
@@ -102,7 +102,7 @@ def _unit_of(map_: DifferentiableMap) -> float:
 
 def _held_to_references(
     map_: DifferentiableMap,
-    settings: Settings,
+    settings: RunSettings,
     mode: Mode,
     check: str,
     is_double: bool,
@@ -156,7 +156,7 @@ def _require_mode(map_: DifferentiableMap, mode: Mode) -> None:
 
 
 def _answer_of(
-    map_: DifferentiableMap, reference: Reference, settings: Settings, mode: Mode, check: str
+    map_: DifferentiableMap, reference: Reference, settings: RunSettings, mode: Mode, check: str
 ) -> _Answer | str:
     """What a reference says, or why it is not believed."""
     formula = PointResult(Verdict.PASSED, "right by definition", bound=0.0)
@@ -199,7 +199,7 @@ def _answer_of(
 
 
 def _formula_result(
-    reference: Reference, settings: Settings, mode: Mode, check: str
+    reference: Reference, settings: RunSettings, mode: Mode, check: str
 ) -> PointResult:
     """What differences say of the derivative of a reference in float64.
 
@@ -221,7 +221,7 @@ def _formula_result(
 
 
 def _claims_result(
-    sides: ClaimedBesideExact, reference: Reference, settings: Settings, mode: Mode, check: str
+    sides: ClaimedBesideExact, reference: Reference, settings: RunSettings, mode: Mode, check: str
 ) -> PointResult:
     """The claims in few bits against those of a reference."""
     arrays = array_deviations(sides, settings.slack)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.frames import raised
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._numdiff.values import FunctionValues
@@ -50,7 +50,7 @@ class References:
 
 def find_references(
     map_: DifferentiableMap,
-    settings: Settings,
+    settings: RunSettings,
     is_double: bool,
     users: Callable[[], DifferentiableMap] | None,
 ) -> References:

@@ -9,7 +9,7 @@ import numpy as np
 from gradproof._compare.claims import Mode
 from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.formats import FORMATS, Grain
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space, Values
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._numdiff.probes import (
@@ -63,7 +63,7 @@ def coarsest_grain(map_: DifferentiableMap) -> Grain:
     return max(grains, key=lambda grain: grain.unit, default=Grain())
 
 
-def arithmetic_of(map_: DifferentiableMap, exact_value: Values, settings: Settings) -> Grain:
+def arithmetic_of(map_: DifferentiableMap, exact_value: Values, settings: RunSettings) -> Grain:
     """The grain in which a function computes.
 
     Of its coarsest dtype, unless the user says otherwise by `accumulate`; or of a coarser format,
@@ -133,7 +133,7 @@ def claims_and_runs(
     map_: DifferentiableMap,
     reference: DifferentiableMap,
     mode: Mode,
-    settings: Settings,
+    settings: RunSettings,
     grain: Grain,
 ) -> ClaimedBesideExact:
     """What a map and its reference claim for a few probes, with honest runs of the reference.
@@ -200,7 +200,7 @@ def _honest_products(
     mode: Mode,
     probes: list[Values],
     map_: DifferentiableMap,
-    settings: Settings,
+    settings: RunSettings,
 ) -> Values:
     """What an honest run claims; J u as the derivative of its backward.
 

@@ -322,7 +322,7 @@ class DifferentiableMap(abc.ABC):
         """The same function, or `fn` in its place, at the same point, on double precision arrays.
 
         Every array of the arguments is converted, which is exact. `fn` is a function of the same
-        framework; where derivatives are written by hand, a `gradproof.Reference`. Raises
+        framework; where derivatives are written by hand, what `gradproof.by_hand` makes. Raises
         Unsupported where the function does not run on such arrays.
         """
         raise Unsupported("the function cannot be run in double precision")

@@ -7,6 +7,7 @@ The arrays are NumPy's, or of any library of the array API standard. For complex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,17 +29,7 @@ from gradproof._adapters.arrays import (
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.handed_out import HandedOut
 from gradproof._data.frames import first_line
-from gradproof._data.inputs import (
-    EVERY,
-    UNSAID,
-    Derivative,
-    Reference,
-    Variables,
-    chosen,
-    is_matrix,
-    is_operator,
-    parameter_names,
-)
+from gradproof._data.inputs import ByHand, chosen, name_of, parameter_names
 from gradproof._data.options import shown
 from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array
@@ -57,76 +48,58 @@ _COARSE, _COARSE_APART = (2.0**-4, 2.0**-6), 1e-3  # in single precision and bel
 
 
 def build(
-    fn: Any,
+    hand: ByHand,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
-    variables: Variables = EVERY,
-    derivative: Derivative = UNSAID,
+    *,
+    wrt: Sequence[Any] | None = None,
+    names: Sequence[str] | None = None,
+    masked: bool = False,
 ) -> HandMap:
-    """The map of `fn` at `inputs`, with the derivative that is said.
+    """The map of a function at `inputs`, with its derivative that is written by hand.
 
-    With `jac=True` or `grad=True` the function returns a pair, its value and that derivative. A
-    linear operator stands for its `matvec`, and claims its `rmatvec`. Inputs of real or complex
-    floating numbers are differentiated, `args` and `kwargs`, which every claim gets too, are not.
-    UsageError where nothing can be differentiated, nothing is claimed, or fn returns no array.
+    Inputs of real or complex floating numbers are differentiated, `hand.args` and `kwargs`, which
+    every claim gets too, are not. UsageError where nothing can be differentiated, or the function
+    returns no array.
     """
-    if variables.masked:
+    if masked:
         raise UsageError("masked: not with a derivative written by hand")
-    given = dict(derivative.claims)
-    if is_operator(fn) and not given:
-        operator = fn
-        fn, given = operator.matvec, {"jac": operator}
-    if is_matrix(fn):
-        given = given or {"jac": fn}
-        fn = _times(fn)
-    call = Call(fn, tuple(map(as_array, inputs)), tuple(derivative.args), dict(kwargs or {}))
+    call = Call(hand, tuple(map(as_array, inputs)), dict(kwargs or {}))
     places = call.differentiable()
-    parameters = parameter_names(fn)
-    found = chosen_names([name_at(parameters, place) for place in places], variables.names)
-    picked = chosen(found, places, variables.wrt)
+    parameters = parameter_names(hand.fn)
+    found = chosen_names([name_at(parameters, place) for place in places], names)
+    picked = chosen(found, places, wrt)
     call = replace(call, places=tuple(places[k] for k in picked))
-    for name in ("jac", "grad"):
-        if given.get(name) is True:
-            given[name] = second_of(fn)
-            call = replace(call, paired=True)
-    if not given:
-        raise UsageError(
-            "inputs: arrays of a library without automatic differentiation; say what the "
-            "derivative is with vjp=, jvp=, jac= or grad="
-        )
-    claimed = Derivative(**given)
-    claimed.require_asked()
-    return HandMap(call, claimed, [found[k] for k in picked])
+    return HandMap(call, [found[k] for k in picked])
 
 
-def _times(matrix: Any) -> Callable[[Any], Any]:
-    def product(x: Any, *more: Any, **others: Any) -> Any:
-        if more or others:
-            raise UsageError("inputs: a matrix is multiplied by one vector, and takes nothing else")
-        try:
-            return matrix @ x
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise UsageError(
-                f"inputs: expected an array that a matrix of shape {tuple(matrix.shape)} can be "
-                f"multiplied by, got one of shape {np.shape(x)}"
-            ) from error
-
-    return product
+def is_operator(value: Any) -> bool:
+    """Whether a value is a linear operator with an adjoint."""
+    return callable(getattr(value, "matvec", None)) and callable(getattr(value, "rmatvec", None))
 
 
 class HandMap(ArrayMap):
-    """A function with a derivative written by hand."""
+    """A function with a derivative written by hand.
+
+    Args:
+        call: the function at its arguments.
+        names: of the inputs that are differentiated.
+        jacobian: what the user calls `jac`, for messages.
+    """
 
     _own: list[Any] | None = None
     _moved: Array | None = None
 
-    def __init__(self, call: Call, claims: Derivative, names: Sequence[str]) -> None:
-        self._call, self._claims, self._gradients = call, claims, HandedOut()
-        held = (*call.inputs, *call.args, *call.kwargs.values())
+    def __init__(self, call: Call, names: Sequence[str], jacobian: str = "jac") -> None:
+        self._call, self._claims, self._gradients = call, call.hand, HandedOut()
+        self._jacobian = jacobian
+        claims = call.hand
+        self._is_paired = claims.jac is True or claims.grad is True
+        held = (*call.inputs, *claims.args, *call.kwargs.values())
         self._random = RandomState(filter(None, map(source_of, held)))
         values = [call.inputs[place] for place in call.places]
         pieces, point = read(names, values, lambda value: getattr(value, "device", None))
-        super().__init__(str(getattr(call.fn, "__name__", type(call.fn).__name__)), pieces, point)
+        super().__init__(name_of(claims.fn), pieces, point)
         outputs = self.run(self.arrays(self.point))
         if not outputs:
             raise UsageError(
@@ -159,8 +132,8 @@ class HandMap(ArrayMap):
         return list(own)
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
-        result = self._call.claim(self._call.fn, arrays)
-        if self._call.paired:
+        result = self._call.claim(self._claims.fn, arrays)
+        if self._is_paired:
             result = pair(result)[0]
         return [output for output in as_list(result) if kind_of(output)]
 
@@ -191,6 +164,8 @@ class HandMap(ArrayMap):
 
     def _said(self, claim: Any) -> Any:
         """A derivative at the point: the user's function of it, or what stands for itself."""
+        if claim is True:
+            return pair(self._call.claim(self._claims.fn, self._here()))[1]
         if callable(claim) and not is_operator(claim):
             return self._call.claim(claim, self._here())
         return claim
@@ -202,19 +177,21 @@ class HandMap(ArrayMap):
         said, sizes = self._said(self._claims.jac), [each.extent for each in target]
         pairs = zip(origin, flats, strict=True)
         vectors = [flat.view(np.complex128) if one.is_complex else flat for one, flat in pairs]
-        shape = sum(sizes), sum(vector.size for vector in vectors)
-        parts: Sequence[Any]
-        if is_matrix(said) and tuple(said.shape) == (shape[::-1] if adjoint else shape):
-            whole = product(said, np.concatenate(vectors), shape[0], adjoint=adjoint)
+        outputs, inputs = ([p.slot.shape for p in some] for some in (self.outputs, self.inputs))
+        name, is_single = self._jacobian, len(outputs) == len(inputs) == 1
+        if hasattr(said, "shape") and not is_single:  # one matrix of all outputs and inputs
+            rows, columns = (sum(math.prod(shape) for shape in some) for some in (outputs, inputs))
+            vector = np.concatenate(vectors)
+            whole = product(name, said, vector, (rows,), (columns,), adjoint=adjoint)
             parts = np.split(whole, np.cumsum(sizes)[:-1])
         else:
-            count = len(self.inputs)
-            rows = [as_tuple(row, count) for row in as_tuple(said, len(self.outputs))]
-            columns = rows if not adjoint else list(zip(*rows, strict=True))
-            parts = [
-                sum(product(m, v, size, adjoint=adjoint) for m, v in zip(row, vectors, strict=True))
-                for row, size in zip(columns, sizes, strict=True)
-            ]
+            blocks = blocks_of(name, said, len(outputs), len(inputs))
+            parts = [np.zeros(size) for size in sizes]
+            for i, (row, output) in enumerate(zip(blocks, outputs, strict=True)):
+                for k, (block, input_) in enumerate(zip(row, inputs, strict=True)):
+                    start, end = (i, k) if adjoint else (k, i)
+                    more = product(name, block, vectors[start], output, input_, adjoint=adjoint)
+                    parts[end] = parts[end] + more
         pieces = zip(target, parts, strict=True)
         return [np.reshape(part, piece.slot.shape) for piece, part in pieces]
 
@@ -281,7 +258,7 @@ class HandMap(ArrayMap):
             if self._claims.vjp is not None:
                 self._call.claim(self._claims.vjp, arrays, one(cotangents))
 
-        given = [*self._call.args, *self._call.kwargs.values()]
+        given = [*self._claims.args, *self._call.kwargs.values()]
         found = changes(lambda: self.run(arrays), backward, names, arrays, cotangents, given)
         return [*found, *self._gradients.overwritten(self.domain)]
 
@@ -289,22 +266,21 @@ class HandMap(ArrayMap):
         return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))
 
     def in_double(self, fn: Any = None) -> DifferentiableMap:
-        call = self._call
-        inputs, args = ([widened(value) for value in some] for some in (call.inputs, call.args))
-        kwargs = {name: widened(value) for name, value in call.kwargs.items()}
+        inputs = tuple(map(widened, self._call.inputs))
+        kwargs = {name: widened(value) for name, value in self._call.kwargs.items()}
+        hand = self._claims if fn is None else fn
+        hand = replace(hand, args=tuple(map(widened, hand.args)))
 
         def made() -> HandMap:
-            if isinstance(fn, Reference):
-                varied = Variables(wrt=call.places)
-                return build(fn.fn, (*inputs, *args), kwargs, varied, fn)
-            wide = replace(call, inputs=tuple(inputs), args=tuple(args), kwargs=kwargs)
-            return self._alike(wide)
+            if fn is not None:
+                return build(hand, inputs, kwargs, wrt=self._call.places)
+            return self._alike(replace(self._call, hand=hand, inputs=inputs, kwargs=kwargs))
 
         return twin_in_double(self, fn, made)
 
     def _alike(self, call: Call) -> HandMap:
         names = [slot.name for slot in self.domain.slots]
-        return HandMap(call, self._claims, names).made_from(self)
+        return HandMap(call, names, self._jacobian).made_from(self)
 
     def derivative(self, v: Array) -> HandMap:
         """The map x -> J(x)^T v, claiming `hess`; that it is linear in v is another check's."""
@@ -318,17 +294,19 @@ class HandMap(ArrayMap):
         call, (cotangent,) = self._call, self.cotangents(v)
         scalar, names = self.codomain.size == 1, [slot.name for slot in self.domain.slots]
 
-        measured = None if self._claims.first else measured_gradient(self, v)
+        is_given = any(each in self._claims.claims for each in ("vjp", "jac", "grad"))
+        measured = None if is_given else measured_gradient(self, v)
 
         def gradient(*values: Any, **options: Any) -> Any:
             there = replace(call, inputs=values[: len(call.inputs)], kwargs=options)
             if measured is not None:
                 (piece,), (place,) = self.inputs, call.places
                 return piece.array(measured(piece.vector(values[place])))
-            return HandMap(there, self._claims, names).pull([cotangent])[0]
+            return HandMap(there, names).pull([cotangent])[0]
 
         def matrix(*values: Any, **options: Any) -> Any:
             inputs, more = values[: len(call.inputs)], values[len(call.inputs) :]
+            assert hess is not None  # asked for only where it was given
             if not scalar:
                 return hess(*inputs, cotangent, *more, **options)
             return float(to_numpy(cotangent).ravel()[0]) * hess(*inputs, *more, **options)
@@ -338,8 +316,12 @@ class HandMap(ArrayMap):
             return float(to_numpy(cotangent).ravel()[0]) * to_numpy(hessp(*values, **options))
 
         gradient.__name__ = f"gradient of {self.name}"
-        claims = Derivative(jac=matrix) if hessp is None else Derivative(vjp=times, jvp=times)
-        made = HandMap(replace(call, fn=gradient, paired=False), claims, names)
+        args = self._claims.args
+        if hessp is None:
+            second = ByHand(gradient, jac=matrix, args=args)
+        else:
+            second = ByHand(gradient, vjp=times, jvp=times, args=args)
+        made = HandMap(replace(call, hand=second), names, "hess")
         made.keep_limits(made.domain.limited_as(self.domain))
         return made
 
@@ -349,14 +331,12 @@ class HandMap(ArrayMap):
 
 @dataclass(frozen=True)
 class Call:
-    """A function and its arguments."""
+    """A function with its derivative, and its arguments."""
 
-    fn: Callable[..., Any]
+    hand: ByHand
     inputs: tuple[Any, ...]
-    args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     places: tuple[int, ...] = ()  # positions of the inputs that are differentiated
-    paired: bool = False  # the function returns its value and its derivative
 
     def differentiable(self) -> list[int]:
         """Positions of the inputs that can be differentiated. UsageError where there is none."""
@@ -379,7 +359,7 @@ class Call:
 
     def claim(self, function: Callable[..., Any], arrays: Sequence[Any], *more: Any) -> Any:
         """What one of the user's functions says at these arrays."""
-        return function(*self.filled(arrays), *more, *self.args, **self.kwargs)
+        return function(*self.filled(arrays), *more, *self.hand.args, **self.kwargs)
 
 
 def as_list(result: Any) -> list[Any]:
@@ -395,10 +375,6 @@ def pair(result: Any) -> Any:
             f"got {shown(result)}"
         )
     return result
-
-
-def second_of(fn: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *values, **options: pair(fn(*values, **options))[1]
 
 
 def one(arrays: Sequence[Any]) -> Any:
@@ -470,30 +446,71 @@ def measured_gradient(map_: DifferentiableMap, v: Array) -> Callable[[Array], Ar
     return lambda x: np.full(x.size, np.nan)
 
 
-def product(matrix: Any, vector: Array, size: int, *, adjoint: bool) -> Array:
-    """Matrix or its conjugate transpose times a flat vector; `size` entries long."""
+def blocks_of(name: str, said: Any, outputs: int, inputs: int) -> list[tuple[Any, ...]]:
+    """The blocks of a Jacobian, row by row: a tuple per output, in it one per input."""
+    try:
+        return [as_tuple(row, inputs) for row in as_tuple(said, outputs)]
+    except ValueError as error:
+        raise UsageError(
+            f"{name}: expected one matrix, or blocks, {outputs} outputs by {inputs} inputs: {error}"
+        ) from error
+
+
+def product(
+    name: str,
+    matrix: Any,
+    vector: Array,
+    output: tuple[int, ...],
+    input_: tuple[int, ...],
+    *,
+    adjoint: bool,
+) -> Array:
+    """Matrix or its conjugate transpose times a flat vector.
+
+    Args:
+        name: of the argument that the user gave, for messages.
+        matrix: dense, also of the shapes of output and input in a row; sparse; an operator.
+        vector: of the output where `adjoint`, else of the input.
+        output, input_: shapes.
+        adjoint: for the conjugate transpose.
+
+    Raises:
+        UsageError: the matrix has another shape, or holds no numbers.
+    """
+    want = math.prod(output), math.prod(input_)
     if is_operator(matrix):
+        _require_shape(name, getattr(matrix, "shape", want), want)
         try:
             return (matrix.rmatvec if adjoint else matrix.matvec)(vector)
         except NotImplementedError as error:  # as SciPy's where none was given
             raise Unsupported(first_line(error)) from error
-    want = (vector.size, size) if adjoint else (size, vector.size)
-    if not hasattr(matrix, "tocsr"):  # dense: the shapes of output and input in a row will do
-        matrix = _dense(matrix, want)
-        if matrix.size == vector.size * size:
+    if not hasattr(matrix, "tocsr"):
+        matrix = _dense(name, matrix, want)
+        # Lengths of one say nothing: the gradient of a scalar is a row, a column or a vector.
+        if _long(matrix.shape) in (_long(want), _long((*output, *input_))):
             matrix = matrix.reshape(want)
-    if tuple(matrix.shape) != want:
-        raise ValueError(f"jac: expected a matrix of shape {want}, got {tuple(matrix.shape)}")
+    _require_shape(name, matrix.shape, want)
     return np.asarray((matrix.conj().T if adjoint else matrix) @ vector)
 
 
-def _dense(said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
+def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(length for length in shape if length != 1)
+
+
+def _require_shape(name: str, got: Any, want: tuple[int, int]) -> None:
+    if tuple(got) != want:
+        raise UsageError(
+            f"{name}: expected a matrix of shape {want}, got one of shape {tuple(got)}"
+        )
+
+
+def _dense(name: str, said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
     try:
         matrix = to_numpy(said)
     except Exception:  # ragged lists; whatever an object does that is no array
         matrix = np.asarray(None)
     if matrix.dtype.kind in "OSUMm" or matrix.dtype.names:  # objects, words, dates, records
-        raise ValueError(f"jac: expected a matrix of shape {want}, got {shown(said)}")
+        raise UsageError(f"{name}: expected a matrix of shape {want}, got {shown(said)}")
     return matrix
 
 

@@ -20,7 +20,7 @@ from gradproof._data import options
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
 from gradproof._data.records import Report, Verdict
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RTOL, RunSettings
 from gradproof._engine import run
 from gradproof._guard import guarded
 from gradproof._numdiff.probes import random_cotangent, random_tangent
@@ -246,12 +246,13 @@ class _Question:
             )
         return report
 
-    def _settings(self, map_: JaxMap, checks: tuple[str, ...]) -> Settings:
+    def _settings(self, map_: JaxMap, checks: tuple[str, ...]) -> RunSettings:
         atol, rtol = (self._of(map_, tolerance) for tolerance in (self._atol, self._rtol))
-        return Settings(
+        return RunSettings(
             checks=checks,
             atol=atol or 0.0,
-            rtol=rtol,  # type: ignore[arg-type]  # None follows the precision
+            rtol=RTOL if rtol is None else rtol,
+            rtol_is_chosen=rtol is not None,
             largest_step=None if self._eps in (None, _EPS) else self._eps,
             required=frozenset({"forward", "backward"}) & frozenset(checks),
             **_asserts.current().options(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -16,8 +17,7 @@ from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._data.frames import first_line
 from gradproof._data.held import finite_point
-from gradproof._data.inputs import EVERY, Variables
-from gradproof._data.options import altered, container
+from gradproof._data.options import container
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
@@ -65,7 +65,10 @@ def build(
     fn: Callable[..., Any],
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
-    variables: Variables = EVERY,
+    *,
+    wrt: Sequence[Any] | None = None,
+    names: Sequence[str] | None = None,
+    masked: bool = False,
 ) -> JaxMap:
     """The map of `fn` at `inputs`, differentiable in every array of floating numbers.
 
@@ -73,9 +76,9 @@ def build(
     numbers, integers, keys and the like stay as they are. UsageError where nothing can be
     differentiated, an entry is NaN, or fn returns no array.
     """
-    if variables.masked:
+    if masked:
         raise UsageError("masked: JAX's sparse arrays are not supported")
-    arguments = Arguments(fn, inputs, kwargs or {}, variables.names, variables.wrt)
+    arguments = Arguments(fn, inputs, kwargs or {}, names, wrt)
     with arguments.around():
         return JaxMap(Call(arguments))
 
@@ -402,14 +405,15 @@ class JaxMap(ArrayMap):
             if self._flat is None:
                 arrays = self.arrays(x)
                 changed = self.call.arguments.changed(arrays, lambda leaf: leaf, None)
-                call = altered(self.call, arguments=changed)
-                return JaxMap(call, programs=self._programs).made_from(self)
+                return self._alike(changed, programs=self._programs)
         x = self.whole(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [piece.rounded(span) for piece, span in zip(self.inputs, spans, strict=True)]
         point, held = finite_point(self.domain, np.concatenate(there))
-        uncalled: dict[str, Any] = {"_kept": None, "_came_with": (), "_returned": None}
-        return altered(self, point=point, held=held, _rounded_programs={}, **uncalled)
+        made = copy.copy(self)
+        made.point, made.held, made._rounded_programs = point, held, {}
+        made._kept, made._came_with, made._returned = None, (), None
+        return made
 
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         def made() -> JaxMap:
@@ -445,14 +449,14 @@ class JaxMap(ArrayMap):
         inputs, outputs = (
             [each.on_host() for each in some] for some in (self.inputs, self.outputs)
         )
-        run = Rounded(unit, tiny, seed, jaxprs)
-        return altered(
-            self, _rounding=run, _flat=None, _rounded_programs={}, inputs=inputs, outputs=outputs
-        )
+        made = copy.copy(self)
+        made._rounding, made._rounded_programs = Rounded(unit, tiny, seed, jaxprs), {}
+        made._flat, made.inputs, made.outputs = None, inputs, outputs
+        return made
 
     def _alike(self, arguments: Arguments, **options: Any) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
-        return JaxMap(altered(self.call, arguments=arguments), **options).made_from(self)
+        return JaxMap(self.call.of(arguments), **options).made_from(self)
 
     def derivative(self, v: Array) -> JaxMap:
         count = len(self.inputs)

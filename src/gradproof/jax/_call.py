@@ -37,6 +37,10 @@ class Call:
         self.arguments = arguments
         self.pull, self.push = pull, push
 
+    def of(self, arguments: Arguments) -> Call:
+        """The same with other arguments."""
+        return Call(arguments, pull=self.pull, push=self.push)
+
     @property
     def name(self) -> str:
         fn = self.arguments.fn

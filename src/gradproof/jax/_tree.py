@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +18,6 @@ from gradproof._adapters.arrays import Piece, chosen_names, name_at, read
 from gradproof._adapters.double import inside_partial
 from gradproof._data.frames import first_line
 from gradproof._data.inputs import chosen, output_name, parameter_names
-from gradproof._data.options import altered
 from gradproof._data.space import Array, Block
 from gradproof.errors import UsageError
 from gradproof.jax._constants import double_precision
@@ -122,13 +122,15 @@ class Arguments:
         """A copy with other arrays, all else changed by `change`; of `fn`, unless that is None."""
         leaves = self._filled(arrays, [change(leaf) for leaf in self.leaves])
         if fn is None:
-            made = altered(self, leaves=leaves)
+            made = copy.copy(self)
+            made.leaves = leaves
         else:
             made = Arguments(fn, *tree_util.tree_unflatten(self._tree, leaves)[1:])
             if len(made._floating) != len(self._floating):
                 raise UsageError("reference: it takes other differentiable inputs")
         made._pick(self._picked)
-        return altered(made, names=self.names)
+        made.names = self.names
+        return made
 
     def read(self) -> tuple[list[Piece], Array]:
         """What the exchangeable arrays are, on devices where the user put them, and the point."""

@@ -13,8 +13,6 @@ import torch
 from gradproof._adapters.double import inside_partial, twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._data.formats import DOUBLE, SINGLE
-from gradproof._data.inputs import EVERY, Variables
-from gradproof._data.options import altered
 from gradproof._data.space import Array, Space
 from gradproof._guard import restored
 from gradproof._maps.contract import (
@@ -44,8 +42,10 @@ def build(
     fn: Callable[..., Any],
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
-    variables: Variables = EVERY,
     *,
+    wrt: Sequence[Any] | None = None,
+    names: Sequence[str] | None = None,
+    masked: bool = False,
     captured: bool = True,
 ) -> TorchMap:
     """The map of `fn` at `inputs`, differentiable in every tensor that requires grad.
@@ -56,8 +56,7 @@ def build(
     UsageError where no input requires grad, one has NaN, overlapping or invalid entries, or fn
     returns no tensor or one that is not strided.
     """
-    wrt = ARGUMENTS if variables.wrt is None and not captured else variables.wrt
-    choice = Choice(variables.names, wrt, variables.masked)
+    choice = Choice(names, ARGUMENTS if wrt is None and not captured else wrt, masked)
     arguments = Arguments(fn, inputs, dict(kwargs or {}), choice, Captured)
     return TorchMap(Call(fn, arguments))
 
@@ -272,7 +271,8 @@ class TorchMap(DifferentiableMap):
             self.counts.add("jvp")
             self._forward.require()
             tangents = placed(self.inputs.directions(private_vector(u)))
-            return altered(self._forward, primals=primals).pushed(tangents)
+            needs_grad = self._forward.needs_grad
+            return Forward(self.call, self.outputs, needs_grad, primals).pushed(tangents)
 
         return value, pulled, push
 

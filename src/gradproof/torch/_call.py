@@ -7,6 +7,7 @@ stand in their places, so that they are inputs like any other, and nothing of th
 
 from __future__ import annotations
 
+import copy
 import dis
 import functools
 import types
@@ -26,7 +27,7 @@ from torch.overrides import has_torch_function
 from gradproof._adapters.raised import unsupported
 from gradproof._data.frames import first_line
 from gradproof._data.inputs import chosen, name_of, parameter_names, parameters_of
-from gradproof._data.options import altered, container
+from gradproof._data.options import container
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
@@ -259,14 +260,14 @@ class Captured:
                 f"{name_of(twin)} reads no tensor {missing[0]}, which {name_of(self.fn)} reads "
                 "from outside of its arguments; pass it as an argument to both"
             )
-        spots = [
+        found._spots = [
             replace(
                 spot,
                 names={p: names[n] for p, n in spot.names.items() if names[n] in self.tensors},
             )
             for spot in found._spots
         ]
-        return altered(found, _spots=spots)
+        return found
 
 
 @functools.lru_cache(maxsize=1024)
@@ -501,7 +502,8 @@ class Arguments:
         captured = self.captured
         if captured and fn is not captured.fn:
             captured = captured.of(fn, twin or fn)
-        made = altered(self, _flat=flat, captured=captured)
+        made = copy.copy(self)
+        made._flat, made.captured = flat, captured
         made._make_leaves([leaf.slot.name for leaf in self.leaves])
         made._keep_private()
         return made
@@ -622,7 +624,9 @@ class Call:
 
     def on_originals(self) -> Call:
         """The same on the user's own tensors, in place."""
-        return altered(self, in_place=True, _saved=self._values())
+        made = copy.copy(self)
+        made.in_place, made._saved = True, self._values()
+        return made
 
     def require_arguments(self) -> None:
         """Unsupported where the function does not take its inputs as arguments."""

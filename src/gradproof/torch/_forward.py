@@ -80,11 +80,20 @@ class Forward:
     Attributes:
         needs_grad: the function differentiates inside, so that its inputs must require grad in
             forward mode too.
+        primals: () -> the inputs of a run, which may write there.
     """
 
-    def __init__(self, call: Call, outputs: Outputs, needs_grad: bool = False) -> None:
+    def __init__(
+        self,
+        call: Call,
+        outputs: Outputs,
+        needs_grad: bool = False,
+        primals: Callable[[], list[torch.Tensor]] | None = None,
+    ) -> None:
         self._call, self._inputs, self._outputs = call, call.inputs, outputs
         self.needs_grad, self._is_able = needs_grad, False
+        point = self._inputs.point
+        self.primals = primals or (lambda: self._inputs.at(private_vector(point)))
 
     def require(self) -> None:
         """Unsupported where no tangent can be attached to an input."""
@@ -128,10 +137,6 @@ class Forward:
         with _level():
             found = self._push(tangents)
             return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
-
-    def primals(self) -> list[torch.Tensor]:
-        """The inputs of a run, which may write there."""
-        return self._inputs.at(private_vector(self._inputs.point))
 
     def _jvp_nested(self, function: Tangent, u: Array) -> Array:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""

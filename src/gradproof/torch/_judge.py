@@ -16,10 +16,10 @@ from torch.overrides import is_tensor_like
 from gradproof import _asserts
 from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_frame
-from gradproof._data.inputs import EVERY, Variables, name_of, parameter_names
+from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import container
 from gradproof._data.records import CheckResult, Report, Verdict
-from gradproof._data.settings import Settings
+from gradproof._data.settings import RunSettings, fresh_seed
 from gradproof._engine._run import run
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import DerivativeWarning, UsageError
@@ -94,15 +94,13 @@ class Options:
     batched_backward: bool = False
     batched_forward: bool = False
 
-    def settings(self) -> Settings:
+    def settings(self) -> RunSettings:
         """The same request in the engine's words, as the suite has it."""
-        suite = _asserts.current().options()
-        asked = _settings(self)
-        return replace(asked, **suite) if suite else asked
+        return replace(_settings(self), **{"seed": fresh_seed(), **_asserts.current().options()})
 
 
 @functools.lru_cache(maxsize=64)
-def _settings(options: Options) -> Settings:
+def _settings(options: Options) -> RunSettings:
     """What these options ask for, of which a suite has few."""
     given = {
         "backward": options.backward,
@@ -114,17 +112,17 @@ def _settings(options: Options) -> Settings:
         "batched_forward": options.batched_forward,
     }
     checks = tuple([row.name for row in TABLE if given.get(row.option)])
-    return Settings(
+    return RunSettings(
         checks=checks,
         atol=options.atol,
         rtol=options.rtol,
+        rtol_is_chosen=True,
         nondeterminism=options.nondet_tol,
         relative_nondeterminism=0.0,
         largest_step=None if options.eps == CHOOSE_EPS else options.eps,
         classic_step=options.eps,
         every_entry=_EVERY_ENTRY,
         other_inputs=False,
-        brief=True,
         batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
         required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
     )
@@ -138,9 +136,9 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     warn_of_low_precision(checked)
     refuse_mkldnn(checked, forward=options.forward)
     try:
-        asked = question.names is not None or options.masked
-        variables = Variables(names=question.names, masked=options.masked) if asked else EVERY
-        derivative = build(func, arguments, None, variables, captured=False)
+        derivative = build(
+            func, arguments, names=question.names, masked=options.masked, captured=False
+        )
     except NothingReturnedError:
         said = f"{question.target} returned nothing, so that nothing was tested"
         return _not_refuted(said, options.inconclusive, raise_exception)

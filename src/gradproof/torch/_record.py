@@ -24,7 +24,7 @@ from gradproof._checks import requested_checks
 from gradproof._data.frames import users_frame
 from gradproof._data.options import optional, positive
 from gradproof._data.records import Verdict
-from gradproof._data.settings import fresh_seed, overridden
+from gradproof._data.settings import fresh_seed, run_settings
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ class Met:
 
 def _of_operators(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The checks asked for, less the forward mode, which PyTorch can give no operator of these."""
-    settings, order = options.get("settings"), options.get("order")
-    rows = requested_checks(overridden(settings, order=order))
+    rows = requested_checks(run_settings(order=options.get("order")))
     return tuple(row.name for row in rows if row.mode == "reverse")
 
 
@@ -145,9 +144,8 @@ class Seen:
         if not self.met:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
         optional(positive)("total_seconds", total_seconds)
-        names = {"order", "budget", "budget_seconds"} & options.keys()
-        asked = {name: options[name] for name in names}
-        overridden(options.get("settings"), **asked)  # refuses what is wrong
+        names = {"order", "budget", "budget_seconds", "settings"} & options.keys()
+        run_settings(**{name: options[name] for name in names})  # refuses what is wrong
         seed = fresh_seed() if seed is None else seed
         recorded = [each for each in self.met if not each.reason]
         if total_seconds is not None:

@@ -14,9 +14,9 @@ from typing import Any
 from gradproof._data import options
 from gradproof._data.checks import RENAMED
 from gradproof._data.frames import raised
-from gradproof._data.inputs import Variables, name_of, split_arguments
+from gradproof._data.inputs import input_selection, name_of, split_arguments
 from gradproof._data.records import Report
-from gradproof._data.settings import Settings, overridden
+from gradproof._data.settings import RunSettings, run_settings
 from gradproof._engine import run
 from gradproof._guard import guarded
 from gradproof.errors import UsageError
@@ -93,15 +93,16 @@ def check(
     """
     patience = options.optional(options.positive)("budget_seconds", budget_seconds)
     ranks = Ranks(group, patience)
-    given = {"checks": checks, "rtol": rtol, "atol": atol, "seed": seed, "budget": budget}
-    given["budget_seconds"] = patience
+    checks = CHECKS if checks is None else checks
+    given: dict[str, Any] = {"checks": checks, "rtol": rtol, "atol": atol, "seed": seed}
+    given |= {"budget": budget, "budget_seconds": patience}
 
-    def parsed() -> tuple[Local, Settings]:
-        options.names_among(CHECKS, RENAMED)("checks", CHECKS if checks is None else checks)
-        settings = overridden(Settings(checks=CHECKS), **given)
+    def parsed() -> tuple[Local, RunSettings]:
+        options.names_among(CHECKS, RENAMED)("checks", checks)
+        settings = run_settings(**given)
         arguments, keywords = split_arguments(fn, inputs, kwargs or {})
-        placing, chosen = Placing(placements or {}, ranks.rank), Variables(wrt=wrt).wrt
-        return Local(fn, arguments, keywords or {}, chosen, placing), settings
+        placing = Placing(placements or {}, ranks.rank)
+        return Local(fn, arguments, keywords or {}, input_selection(wrt), placing), settings
 
     try:
         with closing(ranks), impatient(ranks):
@@ -113,7 +114,7 @@ def check(
         raise TimeoutError(str(lost)) from None
 
 
-def _judged(ranks: Ranks, local: Local, settings: Settings, target: str) -> Report:
+def _judged(ranks: Ranks, local: Local, settings: RunSettings, target: str) -> Report:
     """The report, or what was raised, of the first rank, on every rank."""
     with closing(Party(ranks, local)) as party:
         parts = ranks.shared(party.part(0))
@@ -128,7 +129,7 @@ def _judged(ranks: Ranks, local: Local, settings: Settings, target: str) -> Repo
 
 
 def _of_first(
-    party: Party, parts: Sequence[Part], settings: Settings, target: str
+    party: Party, parts: Sequence[Part], settings: RunSettings, target: str
 ) -> Report | UsageError:
     """What the first rank says, told to the others, who wait for it."""
     said: Any = None
