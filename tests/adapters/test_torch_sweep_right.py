@@ -151,7 +151,6 @@ def test_a_right_layer_is_not_accused_by_a_sweep(name):
     ("fn", "inputs"),
     [
         pytest.param(torch.floor, (leaf(38656.0),), id="floor"),
-        pytest.param(torch.floor, (leaf(1e7, -1e9),), id="floor of larger ones"),
         pytest.param(
             lambda x: (x.sin(), x.exp(), x.cos()), (leaf(677.0, 1.0, 0.3),), id="three outputs"
         ),

@@ -220,7 +220,7 @@ def _remeasured(
     outputs = law.row_sizes.size
     parts = {
         name: np.array(getattr(slopes, name))
-        for name in ("low", "high", "bar", "noise", "steepness", "still", "stairs")
+        for name in ("low", "high", "bar", "noise", "steepness", "still")
     }
     doubt = (2 * decisions.wrong + decisions.open).reshape(-1, outputs).max(axis=1)
     further, asked = np.zeros(claimed.size), np.zeros(claimed.size, bool)
@@ -275,10 +275,6 @@ def surviving_slopes(
         part = 2.0 ** math.floor(math.log2(x)) / abs(float(w[moved[0]])) if x else 1.0
         if part < 1:
             tables.append((function.table(part * w, comparison.fine), 1 / part))
-    # What refutes a claim is not the usual table alone, whose steps may all miss the stairs of F:
-    # but for an output that stands still.
-    off = (slopes.gap(claimed) > slopes.bar) & ~slopes.still
-    slopes = replace(slopes, bar=np.where(off, np.inf, slopes.bar))
     for table, factor in tables:
         slopes = slopes.merged(measured_slopes(table).scaled(factor))
     rounding = np.zeros(claimed.size)

@@ -68,7 +68,8 @@ def _parameters(fn: Callable[..., Any], count: int) -> list[str]:
 def _written(value: Any, name: str) -> str:
     """A literal as one writes it; anything else by its name."""
     literal = _literal(value)
-    if literal is not None and len(literal) <= LETTERS:  # a longer one is left to its name
+    is_short = literal is not None and len(literal) <= LETTERS  # a longer one is left to its name
+    if literal is not None and (is_short or _is_of_names(value)):
         return literal
     if isinstance(value, ByHand):
         return _function(value)
@@ -78,6 +79,10 @@ def _written(value: Any, name: str) -> str:
         return f"gradproof.Settings({', '.join(_keywords(chosen))})"
     own = getattr(value, "__name__", "")
     return own if callable(value) and own.isidentifier() else name.replace(" ", "_")
+
+
+def _is_of_names(value: Any) -> bool:
+    return type(value) in (tuple, list) and all(isinstance(one, str) for one in value)
 
 
 def _literal(value: Any) -> str | None:

@@ -185,6 +185,8 @@ def _possible_factors(block: Block) -> Iterator[tuple[str, Values]]:
 
 def _broadcast_shapes(shape: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Ways to put the axes of one array along some axes of another, in order."""
+    if 0 in shape:
+        return
     long = tuple(size for size in shape if size > 1)
     for axes in itertools.combinations(range(len(target)), len(long)):
         if long == tuple(target[axis] for axis in axes):

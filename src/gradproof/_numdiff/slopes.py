@@ -40,8 +40,6 @@ class Slopes:
         steepness: the largest change of F over the largest step, divided by that step: a slope
             that is small beside it is not distinguished from zero.
         still: outputs that do not change by a bit at any step.
-        stairs: outputs that go in stairs too high for rounding: their slope is unknown, though
-            steps that meet no riser, or one in each, may agree.
         differences: plain central differences above the noise, (K, m), NaN below it.
     """
 
@@ -51,7 +49,6 @@ class Slopes:
     noise: Values
     steepness: Values
     still: Mask
-    stairs: Mask
     differences: Values
 
     @cached_property
@@ -106,21 +103,15 @@ class Slopes:
         )
 
     def merged(self, other: Slopes) -> Slopes:
-        """Of each output the estimate with the narrower bar and interval.
-
-        None of stairs, but for a tread on which this one stands still throughout.
-        """
+        """Of each output the estimate with the narrower bar and interval."""
         mine = self.bar + self.width <= other.bar + other.width
         mine |= ~np.isfinite(other.bar)
         mixed = {
             name: np.where(mine, getattr(self, name), getattr(other, name))
             for name in ("low", "high", "bar", "noise", "steepness")
         }
-        stairs = (self.stairs | other.stairs) & ~self.still
-        mixed["bar"] = np.where(stairs, np.inf, mixed["bar"])
-        found = Slopes(
-            **mixed, still=self.still & other.still, stairs=stairs, differences=self.differences
-        )
+        still = self.still & other.still
+        found = Slopes(**mixed, still=still, differences=self.differences)
         return found.with_differences(other.differences)
 
     def with_differences(self, others: Values) -> Slopes:
@@ -151,8 +142,7 @@ def measured_slopes(table: DifferenceTable) -> Slopes:
         if size <= BLOCK or table.group < size:
             return _slopes_of_block(table)
         names = [field.name for field in fields(Slopes) if field.name != "differences"]
-        masks = ("still", "stairs")
-        found = {name: np.empty(size, bool if name in masks else float) for name in names}
+        found = {name: np.empty(size, bool if name == "still" else float) for name in names}
         for start in range(0, size, BLOCK):
             here = slice(start, min(start + BLOCK, size))
             part = _slopes_of_block(table.part(here))
@@ -213,8 +203,7 @@ def _smooth_slopes(table: DifferenceTable) -> tuple[Slopes, Mask]:
         still &= (slope == 0).all(axis=0) & (even == 0).all(axis=0)
         smooth |= still
         bar = np.where(still, _bars_at_rest(table, ulp), bar)
-    stairs = np.zeros(still.shape, bool)
-    return Slopes(value, value.copy(), bar, noise, steep / h[0], still, stairs, slope), smooth
+    return Slopes(value, value.copy(), bar, noise, steep / h[0], still, slope), smooth
 
 
 def _central_slopes(table: DifferenceTable) -> Slopes:
@@ -247,7 +236,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     low, high, bar = _towards_infinity(difference, bars, value - width, value + width, bar)
     steepness = moved / table.steps[0]
     noise = np.where(np.isfinite(table.centre), noise, np.nan)
-    return Slopes(low, high, bar, noise, steepness, still, stairs, differences)
+    return Slopes(low, high, bar, noise, steepness, still, differences)
 
 
 def _bars_at_rest(table: DifferenceTable, ulp: Values) -> Values:
