@@ -486,7 +486,8 @@ def test_the_sine_of_a_cumulated_product_passes_in_16_bits():
         return right(x)
 
     def backward(x, g):
-        return (jnp.bfloat16(1.0625) * jax.vjp(right, x)[1](g)[0],)
+        # Honest runs of 64 products in a row are off by 10 % in the slope: 6 % would pass.
+        return (jnp.bfloat16(1.1875) * jax.vjp(right, x)[1](g)[0],)
 
     wrong.defvjp(lambda x: (right(x), x), backward)
     x = jnp.asarray(np.random.default_rng(0).uniform(0.9, 1.1, 64), jnp.bfloat16)
