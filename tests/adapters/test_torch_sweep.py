@@ -104,7 +104,7 @@ def test_where_the_function_raises_or_has_no_value_is_no_fault():
 
 
 def test_a_sweep_keeps_to_its_budget_and_says_where_it_stopped():
-    report = swept(torch.sin, (normal(3),), budget=200)
+    report = swept(torch.sin, (normal(3),), budget=100)
     assert sum(report["sweep"].calls.values()) < 400
     assert any("the budget was spent after" in note for note in report["sweep"].notes)
     report = swept(torch.sin, (normal(3),), budget_seconds=1e-9)

@@ -164,15 +164,7 @@ def test_rounding_to_three_decimals_is_not_accused(dtype, seed) -> None:
     assert result.verdict is Verdict.INCONCLUSIVE, result.summary
 
 
-ON_ONE_TREAD = pytest.mark.xfail(
-    strict=True,
-    reason="near -8.2 gelu is x times one tread of 1 + erf, a straight line of another slope",
-)
-
-
-@pytest.mark.parametrize(
-    ("low", "high"), [(-7.2, -3), pytest.param(-12, 12, marks=ON_ONE_TREAD), (-7.5, -6)]
-)
+@pytest.mark.parametrize(("low", "high"), [(-7.2, -3), (-12, 12), (-7.5, -6)])
 def test_gelu_is_right_where_its_error_function_is_a_staircase(low, high) -> None:
     x = torch.linspace(low, high, 20, dtype=torch.float64, requires_grad=True)
     result = backward_of(torch.nn.functional.gelu, x)

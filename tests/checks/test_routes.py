@@ -22,7 +22,6 @@ SEARCHED = {"full_jacobian": 1, "every_entry": 1}
 ROUTES: dict[str, dict[str, Any]] = {
     "whole": {},
     "searched": SEARCHED,
-    "located first": {"every_entry": 1, "brief": True},
     "plain differences": {"classic_step": 1e-6, "atol": 1e-5, "rtol": 1e-3},
     "searched, plain differences": {"classic_step": 1e-6, "atol": 1e-5, "rtol": 1e-3, **SEARCHED},
 }

@@ -125,7 +125,7 @@ def allowed_gap(
     ulps = (_ULPS_OF_VALUE if unit < SINGLE else _FEW_ULPS) * unit * measurements.largest_value
     allowed += ulps if forward else ulps / measurements.scales
     allowed += settings.atol
-    allowed += settings.slack * np.abs(finite(expected))
+    allowed += settings.slack * size
     return allowed
 
 
