@@ -99,7 +99,7 @@ def operator(text: str) -> Any:
             f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
             f"got {shown(text)}"
         )
-    return importlib.import_module("gradproof.torch._call").operator(text)
+    return importlib.import_module("gradproof.torch._operators").operator(text)
 
 
 def by_hand() -> ModuleType:

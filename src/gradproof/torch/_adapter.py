@@ -28,7 +28,9 @@ from gradproof._maps.contract import (
 from gradproof.torch import _layouts as torch_layouts
 from gradproof.torch import _transforms as transforms
 from gradproof.torch import _watch as watch
-from gradproof.torch._call import ARGUMENTS, Arguments, Call, Captured, Choice
+from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
+from gradproof.torch._call import Call
+from gradproof.torch._captured import Captured
 from gradproof.torch._forward import Forward, Tangent
 from gradproof.torch._graph import BATCHINGS, Graph, unit_inside
 from gradproof.torch._leaves import placed_like, private_vector

@@ -20,9 +20,10 @@ from gradproof._adapters.raised import by_user, unsupported
 from gradproof._data.frames import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
-from gradproof.torch._call import Call, is_custom, operator_name
+from gradproof.torch._call import Call
 from gradproof.torch._graph import vectorised
 from gradproof.torch._leaves import private_vector, to_vector
+from gradproof.torch._operators import is_custom, operator_name
 from gradproof.torch._tree import Outputs, floating_in
 
 # How PyTorch says, in a RuntimeError, that an operation has no forward mode.

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof.torch._call import as_numpy
 from gradproof.torch._leaves import PLAIN, in_kind
 
 
@@ -15,7 +14,7 @@ def values_of(given: Any) -> Any:
     """The values of a tensor that a sweep varies; None for anything else."""
     if type(given) not in PLAIN or given.layout is not torch.strided or given.is_quantized:
         return None
-    return np.array(as_numpy(given))
+    return np.array(_as_numpy(given))
 
 
 def made_like(given: torch.Tensor, values: np.ndarray[Any, Any]) -> torch.Tensor:
@@ -51,3 +50,11 @@ def array_from_file(path: str, device: str | None = None) -> torch.Tensor:
         raise ValueError(f"expected one tensor in it, got {type(tensor).__name__}")
     differentiable = tensor.is_floating_point() or tensor.is_complex()
     return tensor.detach().requires_grad_(differentiable)
+
+
+def _as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """The same numbers in an array of NumPy, which knows fewer dtypes."""
+    tensor = tensor.detach().cpu().to_dense()
+    if tensor.is_floating_point():
+        tensor = tensor.double()
+    return tensor.numpy(force=True)

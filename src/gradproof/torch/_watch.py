@@ -20,7 +20,8 @@ from gradproof._data.vectors import KEPT
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on
 from gradproof._maps.contract import Observed, Trait
-from gradproof.torch._call import Call, Captured
+from gradproof.torch._call import Call
+from gradproof.torch._captured import Captured
 from gradproof.torch._graph import Graph, unreachable
 from gradproof.torch._leaves import share_memory, sharing
 from gradproof.torch._rounding import FunctionMode

@@ -22,15 +22,10 @@ from gradproof._data.options import shown
 from gradproof._guard import restored
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
-from gradproof.torch._call import Arguments, Call, Captured, Choice, function_name
-from gradproof.torch._tree import (
-    Tree,
-    argument_of,
-    floating_in,
-    input_name,
-    keystr,
-    tensors_in,
-)
+from gradproof.torch._arguments import Arguments, Choice
+from gradproof.torch._call import Call, function_name
+from gradproof.torch._captured import Captured
+from gradproof.torch._tree import Tree, argument_of, floating_in, input_name, keystr, tensors_in
 
 
 @dataclass(frozen=True)

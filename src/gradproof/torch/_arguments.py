@@ -1,0 +1,309 @@
+"""Arguments of a PyTorch function, and the tensors among them that are differentiated.
+
+Captured tensors count as arguments here. The differentiable tensors are exchanged in every call;
+all others are handed over as private copies, so that no call changes the user's.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from gradproof._data.frames import first_line
+from gradproof._data.inputs import chosen, parameter_names
+from gradproof._maps.contract import Unsupported
+from gradproof.errors import UsageError
+from gradproof.torch._captured import Captured
+from gradproof.torch._leaves import (
+    MKLDNN,
+    SORTED,
+    SPARSE,
+    DenseLeaf,
+    Leaf,
+    MkldnnLeaf,
+    OverlapError,
+    SharedLeaf,
+    in_kind,
+    is_differentiable,
+    private_copy,
+)
+from gradproof.torch._sparse import sparse_leaf
+from gradproof.torch._state import sources_in
+from gradproof.torch._tree import (
+    Path,
+    Tree,
+    argument_of,
+    input_name,
+    is_flat,
+    tensors_of,
+    unsupported_kind,
+)
+
+ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which tensors are differentiated, and as what."""
+
+    # Of the differentiable arguments, or of these and the captured tensors; those found where None.
+    names: Sequence[str] | None = None
+    wrt: Any = None  # which of the differentiable tensors are exchangeable; all where None
+    masked: bool = False  # sparse inputs stand for their specified entries only
+    # No output need depend on any of them: the gradient of a linear function depends on none of its
+    # inputs.
+    optional: bool = False
+
+
+class Arguments:
+    """Positional and keyword arguments, and captured tensors, with exchangeable ones among them.
+
+    Other tensors are handed over as private copies, made anew whenever the function changed one.
+
+    Attributes:
+        leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
+        beside: positions among `leaves` of those on which no output need depend: captured ones.
+        generators: of random numbers, among the arguments and what is captured.
+        writes: a call has written into a tensor that is not exchanged, such as a buffer.
+    """
+
+    writes = False
+    _left = False
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        inputs: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        choice: Choice,
+        capture: Callable[[Any, Sequence[torch.Tensor]], Captured] | None = None,
+    ) -> None:
+        self.masked = choice.masked
+        given: tuple[Any, ...] = (tuple(inputs), dict(kwargs))
+        self._tree = Tree(given)
+        captured = capture and capture(fn, tensors_of(self._tree))
+        self.captured = captured if captured and captured.tensors else None
+        if captured and captured.tensors:
+            self._tree = Tree((*given, dict(captured.tensors)))
+        self._flat = _initialised(self._tree, fn)
+        paths = self._pick(fn, choice)
+        self.beside: list[int] = []
+        self._kinds: list[tuple[int, torch.Tensor]] = []
+        for place, (path, leaf) in enumerate(zip(paths, self.leaves, strict=True)):
+            if choice.optional or path[0].idx == 2:
+                self.beside.append(place)
+            if type(leaf.original) is not torch.Tensor or vars(leaf.original):
+                self._kinds.append((place, leaf.original))
+        beside = [] if captured is None else captured.generators
+        self.generators = sources_in([*self._flat, *beside])
+        self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
+        self._only_leaves = len(self._where) == len(self._flat) and not self._nested
+        self._keep_private()
+
+    def _pick(self, fn: Callable[..., Any], choice: Choice) -> list[Path]:
+        """Make leaves of the tensors that are differentiated; their paths."""
+        places, paths, names, parameters = [], [], [], parameter_names(fn)
+        for place, value in enumerate(self._flat):
+            if is_differentiable(value) and value.requires_grad:
+                places.append(place)
+                paths.append(self._tree.paths[place])
+                names.append(input_name(paths[-1], parameters))
+        found = _named(names, paths, choice.names)
+        picked: Sequence[int] = range(len(found))
+        if choice.wrt is ARGUMENTS:
+            picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
+        elif choice.wrt is not None and found:
+            picked = chosen(found, [argument_of(path) for path in paths], choice.wrt)
+        if not picked:
+            raise UsageError(
+                "inputs: nothing to check, for none of them have requires_grad=True; call "
+                ".requires_grad_() on the floating-point or complex tensors that are meant"
+            )
+        if len(picked) < len(places):
+            places, found = [places[k] for k in picked], [found[k] for k in picked]
+            paths = [paths[k] for k in picked]
+        self._where = places
+        self._make_leaves(found)
+        return paths
+
+    def _make_leaves(self, names: Sequence[str]) -> None:
+        self.leaves = []
+        for place, name in zip(self._where, names, strict=True):
+            self.leaves.append(make_leaf(self._flat[place], name, self.masked))
+
+    def _keep_private(self) -> None:
+        self._given = {
+            position: value
+            for position, value in enumerate(self._flat)
+            if isinstance(value, torch.Tensor) and position not in self._where
+        }
+        self._flat = self._flat.copy()
+        self._versions: dict[int, int] = {}
+        for position in self._given:
+            self._renew(position)
+
+    @property
+    def are_leaves(self) -> bool:
+        """Whether the exchangeable tensors, as they are, are all the arguments there are."""
+        return self._only_leaves and not self._kinds
+
+    def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
+        """Run `fn` at these exchangeable tensors. Raises what fn raises."""
+        if self.are_leaves:
+            return fn(*tensors)
+        if self._in_kind(tensors):
+            return self._called(fn, tensors)
+        try:
+            return self._called(fn, tensors)
+        except (TypeError, ValueError) as error:
+            reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
+            raise Unsupported(reason) from error
+
+    def _in_kind(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Give tensors the classes of the user's; whether all may have theirs.
+
+        A parameter is a leaf: what is computed, as with a graph outside, stays a tensor.
+        """
+        whole = True
+        for place, original in self._kinds:
+            if isinstance(original, torch.nn.Parameter) and tensors[place].grad_fn is not None:
+                whole = False
+            else:
+                in_kind(tensors[place], original)
+        return whole
+
+    def _called(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
+        if self._only_leaves:
+            return fn(*tensors)
+        flat = self._filled(tensors)
+        try:
+            if not self._nested:
+                return fn(*flat)
+            args, kwargs, *held = self._tree.rebuilt(flat)
+            with self.captured.exchanged(*held) if self.captured else nullcontext():
+                return fn(*args, **kwargs)
+        finally:
+            if not self._left:
+                self._renew_written()
+
+    def _filled(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        flat = self._flat.copy()
+        for position, tensor in zip(self._where, tensors, strict=True):
+            flat[position] = tensor
+        return flat
+
+    @contextmanager
+    def held(self, tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+        """The backward of a run at these tensors finds them where the run found them.
+
+        A backward that runs the function again, as gradient checkpointing does, reads them there.
+        """
+        if not self.captured:
+            yield
+            return
+        try:
+            with self.captured.exchanged(self._tree.rebuilt(self._filled(tensors))[2]):
+                yield
+        finally:
+            if not self._left:
+                self._renew_written()
+
+    @contextmanager
+    def left_as_written(self) -> Iterator[None]:
+        """What calls write into private copies of other tensors stays there meanwhile."""
+        self._left = True
+        try:
+            yield
+        finally:
+            self._left = False
+            self._renew_written()
+
+    def _renew_written(self) -> None:
+        for position in self._written():
+            self._renew(position)
+            self.writes = True
+
+    def _written(self) -> list[int]:
+        """Positions of private copies that calls wrote into and that are not made anew yet."""
+        versions = self._versions.items()
+        return [place for place, before in versions if self._flat[place]._version != before]
+
+    def written(self) -> tuple[str, ...]:
+        """The same tensors by name."""
+        return tuple(input_name(self._tree.paths[place], []) for place in self._written())
+
+    def changed(
+        self,
+        fn: Callable[..., Any],
+        tensors: Sequence[torch.Tensor],
+        change: Callable[[Any], Any],
+        twin: Callable[..., Any] | None = None,
+    ) -> Arguments:
+        """The same arguments for `fn`, with other exchangeable tensors and the rest changed.
+
+        `twin` is `fn` before it was changed itself, where it was. UsageError where `fn` does not
+        read what is captured here.
+        """
+        flat = [change(value) for value in self._flat]
+        for position, tensor in zip(self._where, tensors, strict=True):
+            flat[position] = tensor
+        captured = self.captured
+        if captured and fn is not captured.fn:
+            captured = captured.of(fn, twin or fn)
+        made = copy.copy(self)
+        made._flat, made.captured = flat, captured
+        made._make_leaves([leaf.slot.name for leaf in self.leaves])
+        made._keep_private()
+        return made
+
+    def _renew(self, position: int) -> None:
+        # A new tensor, not a write into the old one: the kept graph may have saved that.
+        given = self._given[position]
+        private = private_copy(given)
+        if given.requires_grad:  # not asked for by `wrt`, but as the user's program has it
+            private.requires_grad_()
+        self._flat[position] = in_kind(private, given)
+        self._versions[position] = private._version
+
+
+def _initialised(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
+    """Its leaves. UsageError where a tensor, differentiated or not, cannot even be copied."""
+    for position, value in enumerate(tree.leaves):
+        if is_lazy(value):
+            name = input_name(tree.paths[position], parameter_names(fn))
+            raise UsageError(f"{name} is {unsupported_kind(value)}")
+    return tree.leaves
+
+
+def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
+    """The leaf for a tensor's layout. UsageError where its entries cannot be perturbed."""
+    if reason := unsupported_kind(tensor):
+        raise UsageError(f"{name} is {reason}")
+    if tensor.layout in SPARSE:
+        return sparse_leaf(tensor, name, masked)
+    if tensor.layout is MKLDNN:
+        return MkldnnLeaf(tensor, name)
+    try:
+        return DenseLeaf(tensor, name)
+    except OverlapError:
+        if tensor.numel() > SORTED or type(tensor) is not torch.Tensor:
+            raise
+        return SharedLeaf(tensor, name)
+
+
+def _named(found: list[str], paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
+    """The names that the user gave, of the arguments or of all; those found where none."""
+    if names is None:
+        return found
+    arguments = sum(path[0].idx < 2 for path in paths)
+    if len(names) not in (len(found), arguments):
+        raise UsageError(
+            f"names: expected {arguments}, one per differentiable input, got {len(names)}"
+        )
+    return [*names, *found[len(names) :]]
