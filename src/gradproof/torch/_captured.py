@@ -21,9 +21,9 @@ from torch.nn.parameter import is_lazy
 from gradproof._data.inputs import name_of, parameters_of
 from gradproof._guard import restored
 from gradproof.errors import UsageError
-from gradproof.torch._leaves import is_differentiable
 from gradproof.torch._state import GENERATORS
-from gradproof.torch._tree import Tree, keystr, replaced, unsupported_kind
+from gradproof.torch._tensors import is_differentiable, unsupported_kind
+from gradproof.torch._tree import Tree, keystr, replaced
 
 # What holds no tensor and is not called.
 _WITHOUT = (type, torch.Tensor, types.BuiltinFunctionType)

@@ -22,9 +22,9 @@ from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
 from gradproof.torch._graph import vectorised
-from gradproof.torch._leaves import private_vector, to_vector
 from gradproof.torch._operators import is_custom, operator_name
-from gradproof.torch._tree import Outputs, floating_in
+from gradproof.torch._outputs import Outputs, floating_in
+from gradproof.torch._tensors import private_vector, to_vector
 
 # How PyTorch says, in a RuntimeError, that an operation has no forward mode.
 _NO_FORWARD = (

@@ -26,13 +26,8 @@ from gradproof._data.frames import first_line, raised
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
 from gradproof.torch._call import Call, pulled
-from gradproof.torch._leaves import (
-    PLAIN,
-    is_floating,
-    private_vector,
-    unit_roundoff,
-)
-from gradproof.torch._tree import Outputs, floating_in
+from gradproof.torch._outputs import Outputs, floating_in
+from gradproof.torch._tensors import PLAIN, is_floating, private_vector, unit_roundoff
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]

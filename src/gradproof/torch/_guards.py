@@ -17,9 +17,9 @@ from torch.utils._pytree import tree_leaves
 from gradproof._data.frames import users_frame
 from gradproof._data.options import container, shown
 from gradproof.errors import UsageError
-from gradproof.torch._leaves import MKLDNN, SPARSE, require_no_overlap
+from gradproof.torch._memory import require_no_overlap
 from gradproof.torch._sparse import values_of
-from gradproof.torch._tree import unsupported_kind
+from gradproof.torch._tensors import MKLDNN, SPARSE, unsupported_kind
 
 Checked = tuple[int, torch.Tensor]  # position of an argument, and a tensor in it that is checked
 

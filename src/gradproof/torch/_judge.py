@@ -35,15 +35,9 @@ from gradproof.torch._guards import (
     warn_of_low_precision,
 )
 from gradproof.torch._messages import GradcheckError, Phrases, ranked
-from gradproof.torch._tree import (
-    NothingReturnedError,
-    Tree,
-    input_name,
-    is_flat,
-    leaves_of,
-    named_outputs,
-    unsupported_kind,
-)
+from gradproof.torch._outputs import NothingReturnedError, named_outputs
+from gradproof.torch._tensors import unsupported_kind
+from gradproof.torch._tree import Tree, input_name, is_flat, leaves_of
 from gradproof.torch._watch import ALONE
 
 CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps

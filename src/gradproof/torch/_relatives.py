@@ -25,8 +25,8 @@ from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
 from gradproof.torch._adapter import TorchMap, build
 from gradproof.torch._guards import as_tuple, refuse_inputs
-from gradproof.torch._leaves import MKLDNN, SPARSE
 from gradproof.torch._sparse import values_of
+from gradproof.torch._tensors import MKLDNN, SPARSE
 
 # The module, which `torch.autograd` hides behind its function; without what says that two are old.
 _theirs = inspect.unwrap(_gradcheck).__globals__

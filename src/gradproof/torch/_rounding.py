@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from gradproof._adapters.rounding import nearest, rounded_at_random
 from gradproof._data.formats import SINGLE
-from gradproof.torch._leaves import PLAIN, is_floating
+from gradproof.torch._tensors import PLAIN, is_floating
 
 Called = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]  # operator, args, kwargs -> result
 

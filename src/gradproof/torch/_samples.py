@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof.torch._leaves import PLAIN, in_kind
+from gradproof.torch._memory import in_kind
+from gradproof.torch._tensors import PLAIN
 
 
 def values_of(given: Any) -> Any:

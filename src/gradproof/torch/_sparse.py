@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from gradproof._data.space import Array, Indices
-from gradproof.torch._leaves import Leaf, slot_like, to_tensor, to_vector
+from gradproof.torch._leaves import Leaf
+from gradproof.torch._tensors import slot_like, to_tensor, to_vector
 
 BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 BY_ROW = (torch.sparse_csr, torch.sparse_bsr)

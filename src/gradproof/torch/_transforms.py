@@ -18,7 +18,8 @@ from gradproof._data.space import Array
 from gradproof._maps.contract import Transform, Unsupported
 from gradproof.torch._forward import Forward, functional
 from gradproof.torch._graph import Graph
-from gradproof.torch._leaves import DenseLeaf, private_vector
+from gradproof.torch._leaves import DenseLeaf
+from gradproof.torch._tensors import private_vector
 
 Tensors = Sequence[torch.Tensor]
 

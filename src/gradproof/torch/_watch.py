@@ -23,10 +23,10 @@ from gradproof._maps.contract import Observed, Trait
 from gradproof.torch._call import Call
 from gradproof.torch._captured import Captured
 from gradproof.torch._graph import Graph, unreachable
-from gradproof.torch._leaves import share_memory, sharing
+from gradproof.torch._memory import share_memory, sharing
+from gradproof.torch._outputs import floating_in
 from gradproof.torch._rounding import FunctionMode
 from gradproof.torch._state import default_device, put_device_back
-from gradproof.torch._tree import floating_in
 
 _APART = 2039  # words, a prime: no shape of an array is made of it
 

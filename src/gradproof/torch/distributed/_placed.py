@@ -25,7 +25,8 @@ from gradproof.torch._adapter import TorchMap
 from gradproof.torch._arguments import Arguments, Choice
 from gradproof.torch._call import Call, function_name
 from gradproof.torch._captured import Captured
-from gradproof.torch._tree import Tree, argument_of, floating_in, input_name, keystr, tensors_in
+from gradproof.torch._outputs import floating_in
+from gradproof.torch._tree import Tree, argument_of, input_name, keystr, tensors_in
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,92 @@
+"""The differentiable inputs of a function together: the domain, and private tensors at a point."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradproof._data.held import finite_point
+from gradproof._data.space import Array, Space
+from gradproof.torch._leaves import DenseLeaf, Leaf
+from gradproof.torch._memory import memory_of, packed, sharing
+
+
+class Inputs:
+    """The differentiable inputs of a function as the slots of a domain, and their values.
+
+    Attributes:
+        space: the domain.
+        parts: where each of the leaves stands in a vector.
+        pairs: the leaves, each with its part.
+        point: the values of the inputs, as one vector.
+        held: infinite entries of the point, which stay as they are; None where there are none.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = leaves
+        self._alone = leaves[0] if len(leaves) == 1 else None
+        self.space = Space(tuple([leaf.slot for leaf in leaves]))
+        self.parts, points = [], []
+        for place, leaf in enumerate(leaves):
+            self.parts.append(self.space.span(place))
+            points.append(leaf.point())
+        self.pairs = list(zip(leaves, self.parts, strict=True))
+        point = np.concatenate(points) if points else np.zeros(0)
+        self.point, self.held = finite_point(self.space, point)
+
+    @property
+    def are_dense(self) -> bool:
+        """Whether all of them are strided tensors, of which every entry is varied."""
+        return {*map(type, self.leaves)} == {DenseLeaf}
+
+    def directions(self, u: Array) -> list[torch.Tensor]:
+        """Tensors of a domain vector, one per input, which may share its memory."""
+        return [leaf.tensor(u[part]) for leaf, part in self.pairs]
+
+    def at(self, x: Array) -> list[torch.Tensor]:
+        """The same of a point, where what is infinite stays so."""
+        return self.directions(x if self.held is None else self.held.into(x))
+
+    def at_rows(self, xs: Array) -> Iterator[tuple[torch.Tensor, ...]]:
+        """`at` of every row, made when they are asked for."""
+        whole = xs if self.held is None else self.held.into(xs)
+        return zip(*[leaf.tensors(whole[:, part]) for leaf, part in self.pairs], strict=True)
+
+    def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
+        """A domain vector of one gradient per input; None is zero."""
+        if self._alone is not None and gradients and gradients[0] is not None:
+            return self.space.without_still(self._alone.gradient(gradients[0]).copy())
+        vector = np.zeros(self.space.size)
+        for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
+            if gradient is not None:
+                vector[part] = leaf.gradient(gradient)
+        return self.space.without_still(vector)
+
+    def copies(self) -> list[torch.Tensor]:
+        """Private tensors at the point that require grad, with the hooks of the user's."""
+        found = [leaf.copy() for leaf in self.leaves]
+        for places in self._packed if self._alone is None else ():
+            together = packed([found[k] for k in places], [self.leaves[k].original for k in places])
+            for place, tensor in zip(places, together, strict=True):
+                found[place] = tensor
+        for leaf, tensor in zip(self.leaves, found, strict=True):
+            tensor.requires_grad_()
+            for hook in (leaf.original._backward_hooks or {}).values():  # `backward()` runs them
+                tensor.register_hook(hook)
+        return found
+
+    @functools.cached_property
+    def _packed(self) -> list[list[int]]:
+        """Places of inputs that lie beside each other in one memory, as parts of one tensor do."""
+        if not self.are_dense:
+            return []
+        originals = [leaf.original for leaf in self.leaves]
+        memory: dict[Any, list[int]] = {}
+        for place, original in enumerate(originals):
+            memory.setdefault(memory_of(original) or place, []).append(place)
+        groups = [places for places in memory.values() if places[1:]]
+        return [g for g in groups if not sharing([originals[place] for place in g])]

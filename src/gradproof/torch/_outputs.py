@@ -1,0 +1,191 @@
+"""The outputs of a PyTorch function: those that are differentiated, as the slots of a codomain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from gradproof._data.inputs import output_name
+from gradproof._data.space import Array, Slot, Space
+from gradproof._maps.contract import OutputChangedError
+from gradproof.errors import UsageError
+from gradproof.torch._tensors import (
+    MKLDNN,
+    SPARSE,
+    is_differentiable,
+    private_vector,
+    slot_like,
+    to_tensor,
+    to_vector,
+    unsupported_kind,
+)
+from gradproof.torch._tree import Path, Tree, tensors_in
+
+
+class NothingReturnedError(UsageError):
+    """A function returned an empty tuple or list."""
+
+
+class ChangingOutputError(OutputChangedError, AssertionError):
+    """The outputs change shape or dtype with the input. PyTorch raises AssertionError."""
+
+
+def floating_in(result: Any) -> list[torch.Tensor]:
+    """Every floating or complex tensor of a result, in order."""
+    parts = result if type(result) in (tuple, list) else (result,)
+    for part in parts:
+        if type(part) is not torch.Tensor or not part.dtype.is_floating_point:
+            break
+    else:
+        return list(parts)
+    return [
+        tensor for tensor in tensors_in(result) if tensor.is_floating_point() or tensor.is_complex()
+    ]
+
+
+def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
+    """Name and tensor of every floating or complex output.
+
+    UsageError where there is no tensor at all, or one whose layout cannot be compared.
+    """
+    outputs: list[tuple[Path, torch.Tensor]] = [((), result)]
+    if type(result) is not torch.Tensor:
+        tree = Tree(result)
+        pairs = zip(tree.paths, tree.leaves, strict=True)
+        outputs = [(path, leaf) for path, leaf in pairs if isinstance(leaf, torch.Tensor)]
+    if not outputs:
+        nothing = isinstance(result, (tuple, list)) and not result
+        raise (NothingReturnedError if nothing else UsageError)(
+            f"{function} returned {type(result).__name__} without any tensor; return a tensor or "
+            "a container of tensors"
+        )
+    for path, tensor in outputs:
+        kind = "Sparse" if tensor.layout in SPARSE else "MKLDNN" if tensor.layout is MKLDNN else ""
+        if kind:
+            raise UsageError(
+                f"{kind} output is not supported at gradcheck yet. Please call "
+                f"to_dense(masked_grad=...) on the output of {function}."
+            )
+        if reason := unsupported_kind(tensor):
+            raise UsageError(f"{output_name(path, pytree.keystr)} of {function} is {reason}")
+    return [
+        (output_name(path, pytree.keystr), tensor)
+        for path, tensor in outputs
+        if is_differentiable(tensor)
+    ]
+
+
+@dataclass(frozen=True)
+class Output:
+    """One slot of the codomain: where it stands among the floating outputs, and what it is."""
+
+    position: int
+    slot: Slot
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device | None
+    part: slice
+
+    def zeros(self) -> torch.Tensor:
+        """A tensor of zeros in this slot."""
+        return torch.zeros(self.shape, dtype=self.dtype, device=self.device or "cpu")
+
+
+class Outputs:
+    """What one call returned, and that later calls must return the same.
+
+    Attributes:
+        space: the codomain.
+        kept: one per slot of the space.
+        attached: those of `kept` that have a derivative.
+        left_out: names of the floating outputs that are not in the space.
+    """
+
+    def __init__(
+        self,
+        named: Sequence[tuple[str, torch.Tensor]],
+        function: str,
+        without: frozenset[int],
+    ) -> None:
+        self._function = function
+        self._count = len(named)
+        self.left_out: list[str] = []
+        self.kept: list[Output] = []
+        start = 0
+        for place, (name, y) in enumerate(named):
+            if place in without:
+                self.left_out.append(name)
+                continue
+            slot = slot_like(name, y, detached=not y.requires_grad)
+            device = None if y.is_cpu else y.device
+            part = slice(start, start := start + slot.size)
+            self.kept.append(Output(place, slot, y.shape, y.dtype, device, part))
+        self.space = Space(tuple([output.slot for output in self.kept]))
+        self.attached = [output for output in self.kept if not output.slot.detached]
+
+    def are_those_of(self, result: Any) -> bool:
+        """Whether a call of the same function returned outputs of the same kinds."""
+        floating = floating_in(result)
+        return len(floating) == self._count and all(
+            (tensor.shape, tensor.dtype, tensor.requires_grad, tensor.layout)
+            == (one.shape, one.dtype, not one.slot.detached, torch.strided)
+            and tensor.is_cpu == (one.device is None)
+            for one in self.kept
+            for tensor in (floating[one.position],)
+        )
+
+    def cotangents(self, v: Array) -> list[torch.Tensor]:
+        """Private tensors from a codomain vector, one per attached output; of rows, stacks."""
+        private, found = private_vector(v), []
+        for one in self.attached:
+            shape = (*private.shape[:-1], *one.shape)
+            found.append(to_tensor(private[..., one.part], shape, one.dtype, one.device))
+        return found
+
+    def roots(self, result: Any) -> list[torch.Tensor]:
+        """The attached ones among what a call returned."""
+        floating = floating_in(result)
+        return [floating[output.position] for output in self.attached]
+
+    def vector(self, tensors: Iterable[tuple[Output, torch.Tensor | None]]) -> Array:
+        """A codomain vector of tensors in some slots; None is zero."""
+        vector = np.zeros(self.space.size)
+        for output, tensor in tensors:
+            if tensor is not None:
+                vector[output.part] = to_vector(tensor, output.dtype)
+        return vector
+
+    def flatten(self, result: Any, into: Array | None = None) -> Array:
+        """A codomain vector, new or `into`, of what a call returned; it shares no memory with that.
+
+        ChangingOutputError where outputs differ in number, shape or dtype from the first call's.
+        """
+        if self._count == 1 and type(result) is torch.Tensor and result.dtype.is_floating_point:
+            floating: Sequence[torch.Tensor] = (result,)
+        elif len(floating := floating_in(result)) != self._count:
+            raise ChangingOutputError(
+                f"{self._function} returned {self._count} floating outputs at the point and "
+                f"{len(floating)} at a perturbed input. Expected `func` to return outputs with "
+                "the same shape; make the number of outputs independent of the values"
+            )
+        vector = np.empty(self.space.size) if into is None else into
+        for output in self.kept:
+            tensor = floating[output.position]
+            if tensor.shape != output.shape:
+                self._refuse(output, "shape", tuple(output.shape), tuple(tensor.shape))
+            if tensor.dtype is not output.dtype:
+                self._refuse(output, "dtype", output.dtype, tensor.dtype)
+            vector[output.part] = to_vector(tensor, output.dtype)
+        return vector
+
+    def _refuse(self, output: Output, what: str, first: object, now: object) -> None:
+        raise ChangingOutputError(
+            f"{self._function} returned {output.slot.name} of {what} {first} at the point and "
+            f"{now} at a perturbed input. Expected `func` to return outputs with the same {what} "
+            f"when inputs are perturbed; make the {what} independent of the values"
+        )
