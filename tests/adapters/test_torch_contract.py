@@ -8,8 +8,8 @@ import torch
 
 import gradproof
 from exhibits.frame import normal
-from gradproof.torch import _watch as watch
 from gradproof.torch._adapter import build
+from gradproof.torch._operators import is_pytorch_operator
 
 
 class Weighted(torch.autograd.Function):
@@ -129,12 +129,12 @@ def test_what_is_marked_as_non_differentiable_is_left_out_which_is_said(name):
 
 
 def test_only_of_pytorchs_own_operators_a_missing_gradient_is_a_declaration():
-    assert watch._is_pytorchs(torch.ops.aten.sin.default)
-    assert watch._is_pytorchs(torch.ops.aten.sin)
-    assert watch._is_pytorchs(torch.native_layer_norm)
-    assert watch._is_pytorchs(torch.nn.functional.layer_norm)
-    assert not watch._is_pytorchs(torch.ops.profiler._record_function_enter_new)
-    assert not watch._is_pytorchs(normal)
+    assert is_pytorch_operator(torch.ops.aten.sin.default)
+    assert is_pytorch_operator(torch.ops.aten.sin)
+    assert is_pytorch_operator(torch.native_layer_norm)
+    assert is_pytorch_operator(torch.nn.functional.layer_norm)
+    assert not is_pytorch_operator(torch.ops.profiler._record_function_enter_new)
+    assert not is_pytorch_operator(normal)
 
 
 def test_a_reference_need_not_leave_out_what_the_function_does():

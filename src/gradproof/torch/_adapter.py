@@ -27,17 +27,20 @@ from gradproof._maps.contract import (
 )
 from gradproof.torch import _layouts as torch_layouts
 from gradproof.torch import _transforms as transforms
-from gradproof.torch import _watch as watch
 from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
 from gradproof.torch._call import Call
 from gradproof.torch._captured import Captured
 from gradproof.torch._forward import Forward, Tangent
+from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph, unit_inside
 from gradproof.torch._memory import placed_like
+from gradproof.torch._non_differentiable import non_differentiable_outputs
+from gradproof.torch._notes import notes
 from gradproof.torch._outputs import Outputs, named_outputs
 from gradproof.torch._rounding import InDouble, Rounding
 from gradproof.torch._samples import made_like as made_like
 from gradproof.torch._samples import values_of as values_of
+from gradproof.torch._side_effects import observed
 from gradproof.torch._tensors import private_vector
 
 
@@ -101,7 +104,9 @@ class TorchMap(DifferentiableMap):
                 self.graph = Graph(call, self.outputs, tensors, result)  # settled there
             else:
                 named = named_outputs(result, call.name)
-                self._without = watch.declared(call, result) if without is None else without
+                self._without = (
+                    non_differentiable_outputs(call, result) if without is None else without
+                )
                 self.outputs = Outputs(named, call.name, self._without)
                 self.graph = Graph(call, self.outputs, tensors, result).settled()
             self.call, self.inputs = self.graph.call, self.graph.inputs
@@ -127,7 +132,7 @@ class TorchMap(DifferentiableMap):
     @property
     def notes(self) -> list[str]:
         """What is said of the function beside its derivatives."""
-        return watch.notes(self.graph)
+        return notes(self.graph)
 
     def close(self) -> None:
         """Restore the global random state of when the map was built."""
@@ -220,15 +225,15 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.by_memory(self.call)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        return watch.gradient_traits(self.graph, v)
+        return gradient_traits(self.graph, v)
 
     def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
         if all(slot.entries is None for slot in self.domain.slots):
             raise Unsupported(WHOLE)
-        return watch.outside_domain(self.graph, v)
+        return outside_domain(self.graph, v)
 
     def observed(self, v: Array) -> Observed:
-        return watch.observed(self.graph, v)
+        return observed(self.graph, v)
 
     def unreached(self) -> Sequence[int]:
         # What a function holds beside its arguments it need not use.

@@ -35,10 +35,10 @@ from gradproof.torch._guards import (
     warn_of_low_precision,
 )
 from gradproof.torch._messages import GradcheckError, Phrases, ranked
+from gradproof.torch._notes import ALONE
 from gradproof.torch._outputs import NothingReturnedError, named_outputs
 from gradproof.torch._tensors import unsupported_kind
 from gradproof.torch._tree import Tree, input_name, is_flat, leaves_of
-from gradproof.torch._watch import ALONE
 
 CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
 # Inputs up to which what is wrong is measured entry by entry: PyTorch's slow mode stops at the

@@ -1,4 +1,4 @@
-"""Operators that are registered with torch.library: their names, and the one of a name."""
+"""Operators that are registered with torch.library: names, lookup by name, and whose they are."""
 
 from __future__ import annotations
 
@@ -38,3 +38,11 @@ def operator(text: str) -> Any:
             f"fn: no operator {text!r} is registered with torch.library; import the module that "
             "registers it first"
         ) from None
+
+
+def is_pytorch_operator(func: Any) -> bool:
+    """Whether nobody else wrote an operator, who may have detached by mistake."""
+    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return str(func).startswith("aten.")
+    module = getattr(func, "__module__", None) or "torch"  # builtin ones name none
+    return str(module).partition(".")[0] == "torch"

@@ -21,15 +21,10 @@ import numpy as np
 from gradproof._adapters.arrays import ROUNDINGS
 from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Slot, Space
-from gradproof._maps.contract import (
-    CallCounter,
-    DifferentiableMap,
-    Observed,
-    Trait,
-)
+from gradproof._maps.contract import CallCounter, DifferentiableMap, Observed, Trait
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
-from gradproof.torch._watch import ALONE
+from gradproof.torch._notes import ALONE
 from gradproof.torch.distributed._lockstep import Ranks
 from gradproof.torch.distributed._placed import Local, Share, local_map
 

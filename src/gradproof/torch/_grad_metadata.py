@@ -1,0 +1,60 @@
+"""Properties of gradients beside their numbers: dtype, device, shape, layout, specified entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from gradproof._data.space import Array
+from gradproof._maps.contract import Trait
+from gradproof.torch._graph import Graph
+
+
+def gradient_traits(graph: Graph, v: Array) -> list[Trait]:
+    """Properties of each gradient that differ from its input's."""
+    if not graph.roots:
+        return []
+    return differing_traits(graph, graph.grad(graph.outputs.cotangents(v)))
+
+
+def differing_traits(graph: Graph, gradients: Sequence[torch.Tensor | None]) -> list[Trait]:
+    """Properties of these gradients, one for each input, that differ from the input's."""
+    return [
+        Trait(slot, what, claimed, expected)
+        for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
+        if gradient is not None and not _is_like(gradient, leaf.original)
+        for what, claimed, expected in _traits(gradient, leaf.original)
+        if claimed != expected
+    ]
+
+
+def _is_like(gradient: torch.Tensor, like: torch.Tensor) -> bool:
+    """Whether no trait differs, as nearly always: to write them down takes longer."""
+    same = gradient.dtype is like.dtype and gradient.device == like.device
+    return same and gradient.shape == like.shape and gradient.layout is torch.strided
+
+
+def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, str, str]]:
+    yield "dtype", str(gradient.dtype), str(like.dtype)
+    yield "device", str(gradient.device), str(like.device)
+    yield "shape", str(tuple(gradient.shape)), str(tuple(like.shape))
+    if gradient.layout is torch.strided:  # fits an input of any layout
+        return
+    yield "layout", str(gradient.layout), str(like.layout)
+    if gradient.layout is like.layout and gradient.layout is not torch._mkldnn:  # type: ignore[attr-defined]
+        yield "sparse_dim", str(gradient.sparse_dim()), str(like.sparse_dim())
+        yield "dense_dim", str(gradient.dense_dim()), str(like.dense_dim())
+
+
+def outside_domain(graph: Graph, v: Array) -> list[tuple[int, tuple[int, ...], float]]:
+    """Non-zero gradients of entries that the domain leaves out."""
+    if not graph.roots:
+        return []
+    gradients = graph.grad(graph.outputs.cotangents(v))
+    return [
+        (slot, index, value)
+        for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
+        if gradient is not None
+        for index, value in leaf.outside(gradient)
+    ]

@@ -1,0 +1,72 @@
+"""Outputs that are declared to have no derivative, by a custom Function or by an operator.
+
+Detached ones, which have none either, are mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch.autograd.function import FunctionCtx
+
+from gradproof._guard import restored
+from gradproof.torch._call import Call
+from gradproof.torch._memory import share_memory
+from gradproof.torch._operators import is_pytorch_operator
+from gradproof.torch._outputs import floating_in
+from gradproof.torch._rounding import FunctionMode
+
+
+def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:
+    """The places, among the floating outputs, of what is declared to have no derivative.
+
+    By `ctx.mark_non_differentiable`, or by an operator of PyTorch that returns it beside an output
+    that does require grad, as a layer norm its means.
+
+    A tensor keeps no trace of either. So where some outputs require grad and others do not, the
+    function is run once more and listened to. What it returns of a declared tensor, itself or a
+    view, is declared; what it computes from one is not.
+    """
+    if isinstance(result, torch.Tensor):
+        return frozenset()
+    needs = [tensor.requires_grad for tensor in floating_in(result)]
+    if all(needs) or not any(needs):
+        return frozenset()
+    with _marks() as marked, FunctionMode(partial(_operated, marked)):
+        outputs = floating_in(call(call.fresh()))
+    return frozenset(
+        place
+        for place, output in enumerate(outputs)
+        if not output.requires_grad and any(share_memory(output, each) for each in marked)
+    )
+
+
+@contextmanager
+def _marks() -> Iterator[list[torch.Tensor]]:
+    """What is marked as non-differentiable meanwhile, in this thread or another."""
+    marked: list[torch.Tensor] = []
+    original = FunctionCtx.mark_non_differentiable
+
+    def mark(ctx: FunctionCtx, *tensors: torch.Tensor) -> None:
+        marked.extend(tensors)
+        original(ctx, *tensors)
+
+    with restored(partial(setattr, FunctionCtx, "mark_non_differentiable", original)):
+        FunctionCtx.mark_non_differentiable = mark  # type: ignore[method-assign,assignment]  # put back
+        yield marked
+
+
+def _operated(
+    marked: list[torch.Tensor], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Mark what PyTorch's operators return without grad beside what they return with it."""
+    result = func(*args, **kwargs)
+    parts = result if isinstance(result, (tuple, list)) and is_pytorch_operator(func) else ()
+    needs = [isinstance(part, torch.Tensor) and part.requires_grad for part in parts]
+    if any(needs):
+        marked += floating_in([p for p, need in zip(parts, needs, strict=True) if not need])
+    return result

@@ -1,0 +1,97 @@
+"""What a report says of a PyTorch function beside its derivatives: sentences of notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from gradproof.torch._captured import Captured
+from gradproof.torch._graph import Graph, unreachable
+from gradproof.torch._memory import sharing
+
+_NAMED = 3  # names that a sentence lists
+_DISTRIBUTED = torch.distributed.is_available()
+
+
+def notes(graph: Graph) -> list[str]:
+    """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
+    call, found = graph.call, list[str]()
+    if graph.inputs.held is not None:
+        found.append(graph.inputs.held.note)
+    if call.arguments.captured is not None:
+        found += _batch_statistics(call.arguments.captured)
+    if call.fixed_random:
+        found.append(_DRAWN)
+    if call.arguments.beside:
+        found += _idle(graph)
+    if names := graph.outputs.left_out:
+        are = "is" if len(names) == 1 else "are"
+        found.append(f"{', '.join(names)} {are} marked as non-differentiable: not checked")
+    if len(graph.inputs.leaves) > 1:
+        found += [*_dependent(graph), *_sharing(graph)]
+    return [*found, ALONE] if among_ranks() else found
+
+
+def among_ranks() -> bool:
+    """Whether this process is one of several that talk to each other."""
+    there = _DISTRIBUTED and torch.distributed.is_initialized()
+    return there and torch.distributed.get_world_size() > 1
+
+
+ALONE = (
+    "a process group is at hand: judged is the derivative of this rank's outputs in this rank's "
+    "inputs; gradproof.torch.distributed.check judges that of all ranks together"
+)
+_DRAWN = (
+    "the function draws random numbers: every run starts from the same random state, so that one "
+    "draw (one dropout mask) is what was checked"
+)
+
+
+def _batch_statistics(held: Captured) -> Iterator[str]:
+    if any(
+        isinstance(module, torch.nn.modules.batchnorm._NormBase)
+        and module.training
+        and module.running_mean is not None
+        for root in held.modules
+        for module in root.modules()
+    ):
+        yield (
+            "normalisation in training mode: the derivative is that of the batch's own "
+            "statistics; running statistics are put back after every run"
+        )
+
+
+def _idle(graph: Graph) -> Iterator[str]:
+    if idle := [place for place in graph.unreached if place in graph.call.arguments.beside]:
+        names = ", ".join(graph.inputs.leaves[place].slot.name for place in idle[:_NAMED])
+        more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
+        yield f"no gradient reaches {names}{more}, which the function holds"
+
+
+def _sharing(graph: Graph) -> Iterator[str]:
+    """Inputs whose numbers lie in the same memory; each is varied by itself all the same."""
+    leaves = graph.inputs.leaves
+    names = [leaf.slot.name for leaf in leaves]
+    for first, second in sharing([leaf.original for leaf in leaves]):
+        yield (
+            f"{names[first]} and {names[second]} share memory: each is varied by itself, and its "
+            "derivative is the partial one"
+        )
+
+
+def _dependent(graph: Graph) -> Iterator[str]:
+    """Inputs that were computed from other inputs; each is varied by itself all the same."""
+    originals = [leaf.original for leaf in graph.inputs.leaves]
+    for place, tensor in enumerate(originals):
+        if tensor.grad_fn is None or place in graph.call.arguments.beside:
+            continue
+        others = [k for k in range(len(originals)) if k != place]
+        unused = unreachable([tensor], [originals[k] for k in others])
+        used = [graph.inputs.leaves[k].slot.name for j, k in enumerate(others) if j not in unused]
+        if used:
+            yield (
+                f"{graph.inputs.leaves[place].slot.name} was computed from {', '.join(used)}: each "
+                "is varied by itself, and its derivative is the partial one"
+            )

@@ -1,0 +1,186 @@
+"""Side effects of one more run of a function and its backward: what they write to and what stays."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradproof._data.space import Array
+from gradproof._data.vectors import KEPT
+from gradproof._guard import restored
+from gradproof._guard.random import RandomState, draw, effect_on
+from gradproof._maps.contract import Observed
+from gradproof.torch._grad_metadata import differing_traits
+from gradproof.torch._graph import Graph
+from gradproof.torch._memory import share_memory
+from gradproof.torch._state import default_device, put_device_back
+
+_APART = 2039  # words, a prime: no shape of an array is made of it
+
+
+class Watched:
+    """Tensors and the values they should keep."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.tensors = [tensor.detach() for tensor in tensors]
+        self.values = [_kept(tensor) for tensor in self.tensors]
+
+    def changed(self) -> list[int]:
+        """Positions of the tensors that no longer have their value."""
+        return [
+            position
+            for position, (tensor, value) in enumerate(zip(self.tensors, self.values, strict=True))
+            if not (
+                _kept(tensor) == value
+                if isinstance(value, int)
+                else _has_same_values(tensor, value)
+            )
+        ]
+
+
+def _kept(tensor: torch.Tensor) -> torch.Tensor | int:
+    """A copy or, of a long tensor, a checksum: one copy less of everything at once."""
+    plain = tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() > KEPT
+    if not plain or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        return tensor.clone()
+    return _checksum(tensor.reshape(-1).view(torch.uint8).numpy())
+
+
+def _checksum(data: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
+    """Of sums of words that lie a prime number apart, so that their places count.
+
+    Adding words up takes a fifth of what the checksum of all bytes takes.
+    """
+    long = data.size // (8 * _APART) * 8 * _APART
+    words = data[:long].view(np.uint64).reshape(-1, _APART)
+    return zlib.adler32(data[long:].data, zlib.adler32(np.add.reduce(words, axis=0).data))
+
+
+def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same values, NaN being equal to NaN."""
+    plain = type(one) is torch.Tensor and one.layout is torch.strided
+    if plain and one.dtype is torch.float64 and torch.equal(one, other):
+        return True
+    if one.shape != other.shape:
+        return False
+    if one.is_nested:
+        rows = zip(one.unbind(), other.unbind(), strict=True)
+        return all(_has_same_values(*pair) for pair in rows)
+    if one.layout is not torch.strided:
+        one, other = one.to_dense(), other.to_dense()
+    equal = one == other
+    if one.is_floating_point() or one.is_complex():
+        equal |= torch.isnan(one) & torch.isnan(other)
+    return bool(equal.all())
+
+
+def observed(graph: Graph, v: Array) -> Observed:
+    """What one more run of the function and its backward gives, is, and changes."""
+    found = graph.overwritten()  # before the run here overwrites it with its own values
+    leaves = graph.inputs.leaves
+    gradients = [_mark(leaf.original) for leaf in leaves]
+    tensors = graph.call.fresh()
+    inputs = Watched(tensors)
+    saved: list[torch.Tensor] = []
+    defaults = torch.get_default_dtype(), default_device()
+    with restored(partial(_defaults_back, found, *defaults), graph.call.random.restore):
+        run = _forward(graph, tensors, saved)
+        value = run.value()
+        pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
+        after_forward = inputs.changed()
+        for i in after_forward:
+            found.append(("input", f"the function changed its input {leaves[i].slot.name}"))
+        if run.roots:
+            pulled, effects = _backward(run, v, saved)
+            found += effects
+        for i in inputs.changed():
+            if i not in after_forward:
+                found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
+    for leaf, before in zip(leaves, gradients, strict=True):
+        if _mark(leaf.original) != before:
+            found.append(("grad", f"a run changed {leaf.slot.name}.grad"))
+    gradient, differing = graph.inputs.vector(pulled), differing_traits(graph, pulled)
+    return Observed(value, gradient, differing, found, partial(_left, graph, tensors))
+
+
+def _left(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
+    """What later calls and backwards wrote into: the `.grad` of arguments, earlier results.
+
+    The hooks above hand the backward other tensors: that of the kept call had the very leaves.
+    """
+    told = "a run wrote to the .grad of its argument {}, where autograd adds gradients up"
+    written = [
+        ("grad", told.format(slot.name))
+        for slot, one, other in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
+        if not graph.call.in_place and (_mark(one) or _mark(other))
+    ]
+    return [*written, *graph.overwritten()]
+
+
+def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(_pack(saved), lambda tensor: tensor):
+            return graph.again(tensors)
+    except RuntimeError as error:
+        # torch.func inside the function forbids these hooks: then saved tensors go unobserved.
+        if "hooks" not in str(error):
+            raise
+        saved.clear()
+        return graph.again(tensors)
+
+
+def _backward(
+    run: Graph, v: Array, saved: Sequence[torch.Tensor]
+) -> tuple[Sequence[torch.Tensor | None], list[tuple[str, str]]]:
+    """The gradients, and what the backward that made them changed."""
+    cotangents = run.outputs.cotangents(v)
+    watched, count = Watched([*cotangents, *saved]), len(cotangents)
+    draw()  # earlier runs may have set a state
+    random = RandomState()
+    pulled = run.grad(cotangents)
+    found = []
+    for position in watched.changed():
+        if position < count:
+            name = run.outputs.attached[position].slot.name
+            told = f"the backward changed the cotangent of {name}, which others may use"
+            found.append(("cotangent", told))
+        else:
+            kept = watched.tensors[position]
+            told = f"the backward changed a tensor saved for it (shape {tuple(kept.shape)})"
+            pairs = zip(run.outputs.attached, run.roots, strict=True)
+            told += "".join(
+                [f", which is {o.slot.name}" for o, y in pairs if share_memory(y, kept)]
+            )
+            found.append(("saved", told))
+    found += effect_on("the backward", random, lambda: run.grad(cotangents))
+    return pulled, found
+
+
+def _pack(saved: list[torch.Tensor]) -> Any:
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        kept = tensor.detach()
+        saved.append(kept)
+        return kept
+
+    return pack
+
+
+def _mark(tensor: torch.Tensor) -> tuple[int, int] | None:
+    if not (tensor.is_leaf or tensor.retains_grad) or tensor.grad is None:
+        return None
+    return id(tensor.grad), tensor.grad._version
+
+
+def _defaults_back(found: list[tuple[str, str]], dtype: torch.dtype, device: Any) -> None:
+    """Put the default dtype and device back, and add to `found` that they were changed."""
+    if torch.get_default_dtype() != dtype:
+        found.append(("default", f"the default dtype changed to {torch.get_default_dtype()}"))
+        torch.set_default_dtype(dtype)
+    if default_device() is not device:
+        found.append(("default", f"the default device changed to {torch.get_default_device()}"))
+        put_device_back(device)
