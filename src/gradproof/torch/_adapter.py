@@ -33,11 +33,12 @@ from gradproof.torch._captured import Captured
 from gradproof.torch._forward import Forward, Tangent
 from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph, unit_inside
+from gradproof.torch._in_double import InDouble
 from gradproof.torch._memory import placed_like
 from gradproof.torch._non_differentiable import non_differentiable_outputs
 from gradproof.torch._notes import notes
 from gradproof.torch._outputs import Outputs, named_outputs
-from gradproof.torch._rounding import InDouble, Rounding
+from gradproof.torch._rounding import Rounding
 from gradproof.torch._samples import made_like as made_like
 from gradproof.torch._samples import values_of as values_of
 from gradproof.torch._side_effects import observed

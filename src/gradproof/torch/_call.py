@@ -20,9 +20,10 @@ from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
+from gradproof.torch._in_double import InDouble
 from gradproof.torch._inputs import Inputs
 from gradproof.torch._outputs import Outputs
-from gradproof.torch._rounding import InDouble, Rounding
+from gradproof.torch._rounding import Rounding
 
 _ENGINE: Any = torch.autograd.Variable._execution_engine.run_backward
 

@@ -15,8 +15,8 @@ import torch
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
 from gradproof.torch._leaves import DenseLeaf
+from gradproof.torch._modes import DispatchMode, FunctionMode
 from gradproof.torch._outputs import Output
-from gradproof.torch._rounding import DispatchMode, FunctionMode
 from gradproof.torch._tensors import PLAIN
 
 # What each means is said in `in_layout`; what a backward meets them for, in docs/layouts.md.

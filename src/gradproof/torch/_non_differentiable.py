@@ -16,9 +16,9 @@ from torch.autograd.function import FunctionCtx
 from gradproof._guard import restored
 from gradproof.torch._call import Call
 from gradproof.torch._memory import share_memory
+from gradproof.torch._modes import FunctionMode
 from gradproof.torch._operators import is_pytorch_operator
 from gradproof.torch._outputs import floating_in
-from gradproof.torch._rounding import FunctionMode
 
 
 def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:

@@ -1,81 +1,23 @@
-"""Modes of PyTorch in which a function runs as it would in another precision."""
+"""Stochastic arithmetic of fewer bits, in double precision: every operation is rounded at random.
+
+As `gradproof._adapters.rounding` says.
+"""
 
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from gradproof._adapters.rounding import nearest, rounded_at_random
 from gradproof._data.formats import SINGLE
-from gradproof.torch._tensors import PLAIN, is_floating
-
-Called = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]  # operator, args, kwargs -> result
-
-
-class DispatchMode(TorchDispatchMode):
-    """A mode in which what operators return is what `called` says.
-
-    Its use does not import PyTorch's compiler; entered again while active, it is one. PyTorch would
-    stack it: the lower one would see what the upper one does, and round a rounding.
-    """
-
-    _called: Called
-
-    def __init__(self, called: Called | None = None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
-        self._entered = 0
-        if called is not None:
-            self._called = called
-
-    def __enter__(self) -> DispatchMode:
-        self._entered += 1
-        if self._entered == 1:
-            super().__enter__()  # type: ignore[no-untyped-call]  # PyTorch's
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._entered -= 1
-        if not self._entered:
-            super().__exit__(*raised)  # type: ignore[no-untyped-call]  # PyTorch's
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        return self._called(func, args, kwargs or {})
-
-
-class FunctionMode(TorchFunctionMode):
-    """The same of PyTorch's functions."""
-
-    def __init__(self, called: Called) -> None:
-        super().__init__()
-        self._called = called
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        return self._called(func, args, kwargs or {})
-
-
-# Stochastic arithmetic of fewer bits, in double precision: every operation is rounded at random,
-# as `gradproof._adapters.rounding` says.
-
-
-_BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
+from gradproof.torch._modes import DispatchMode, conjugate_bits_honoured, tensors_among
+from gradproof.torch._tensors import PLAIN
 
 # Factorisations and solvers are exact for a matrix that is off by rounding of its largest entry
 # (Higham, Accuracy and Stability of Numerical Algorithms, 2002), not entry by entry.
@@ -121,11 +63,11 @@ class Rounding(DispatchMode):
         return self
 
     def _called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        with _bits_heeded():
+        with conjugate_bits_honoured():
             return self._rounded(func, args, kwargs)
 
     def _rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if next(_tensors(args), None) is None:  # as arange: a constant of the function
+        if next(tensors_among(args), None) is None:  # as arange: a constant of the function
             return func(*args, **kwargs)
         if self._tiny:
             args = tuple(map(self._held, args, _passed_by_value(func)))
@@ -253,117 +195,6 @@ class Rounding(DispatchMode):
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         generator, shape = self._generators[device], (*like.shape, *more)
         return torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
-
-
-# Random numbers. A function draws others in another dtype, and its twin in double precision would
-# be another function. With an underscore: what writes them into a tensor.
-_DRAW_NAMES = """
-    rand rand_like randn randn_like normal bernoulli poisson
-    uniform_ normal_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_
-"""
-_DRAWS = frozenset(_DRAW_NAMES.split())
-_REAL, _COMPLEX = torch.float64, torch.complex128
-_WIDE = frozenset({_REAL, _COMPLEX})
-
-
-_EPSILON = torch.finfo(torch.float32).eps
-
-
-class InDouble:
-    """How a function that is written for few bits runs in double precision.
-
-    Random numbers are those that it draws in its own precision, that of its inputs where they have
-    one, and an epsilon that goes by the dtype is its own. Arrays in few bits that it holds itself
-    are widened where they meet doubles: a product of the two is none to PyTorch.
-
-    Attributes:
-        needed: whether a run that was made would have been another without it.
-        forward: a mode for runs of a function, forward mode included.
-        backward: one for runs of its backward, where PyTorch heeds none of the other kind.
-    """
-
-    def __init__(self, dtype: torch.dtype | None) -> None:
-        pairs = torch.complex32 if dtype is torch.float16 else torch.complex64
-        self._narrow = {} if dtype is None else {_REAL: dtype, _COMPLEX: pairs}
-        self.needed = False
-        self.forward, self.backward = FunctionMode(self._function), DispatchMode(self._operator)
-
-    def _function(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return self._run(func, getattr(func, "__name__", ""), args, kwargs)
-
-    def _operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        with _bits_heeded():
-            return self._run(func, func._schema.name.rpartition("::")[2], args, kwargs)
-
-    def _run(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What a function or an operator of PyTorch returns."""
-        if name in _DRAWS and self._narrow:
-            self.needed = True
-            return self._drawn(func, name, args, kwargs)
-        if name == "rms_norm" and self._narrow and (*args, *[None] * 4)[3] is None:
-            # Left out, it is the spacing of the numbers that the sum of squares is made in.
-            self.needed = True
-            kwargs = {"eps": _EPSILON, **{k: v for k, v in kwargs.items() if v is not None}}
-            args = args[:3]
-        if name == "__get__" or name.endswith("_") or "out" in kwargs or not _mixes(args, kwargs):
-            return func(*args, **kwargs)
-        self.needed = True
-        args, kwargs = tree_map(_widened, (tuple(args), dict(kwargs)))
-        return func(*args, **kwargs)
-
-    def _drawn(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        narrow, named = tree_map(self._narrowed, (tuple(args), dict(kwargs)))
-        found = func(*narrow, **named)
-        if name.endswith("_"):
-            return args[0] if found is args[0] else args[0].copy_(found)
-        same = all(map(operator.is_, tree_leaves((narrow, named)), tree_leaves((args, kwargs))))
-        return found if same else _widened(found)
-
-    def _narrowed(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            dtype = self._narrow.get(value.dtype)
-            return value if dtype is None else value.detach().to(dtype)
-        return self._narrow.get(value, value) if isinstance(value, torch.dtype) else value
-
-
-def _mixes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether there are doubles and floating tensors in few bits among arguments, or in lists."""
-    kinds = {tensor.dtype for tensor in _tensors((*args, *kwargs.values()))}
-    return not kinds.isdisjoint(_WIDE) and any(map(is_floating, kinds - _WIDE))
-
-
-def _tensors(values: Sequence[Any]) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (tuple, list)):
-            yield from _tensors(value)
-
-
-def _widened(value: Any) -> Any:
-    """A floating tensor in double precision; other values as they are."""
-    if not isinstance(value, torch.Tensor) or not is_floating(value.dtype):
-        return value
-    return value.to(_COMPLEX if value.is_complex() else _REAL)
-
-
-@contextmanager
-def _bits_heeded() -> Iterator[None]:
-    """Conjugate and negative bits count, which PyTorch passes over inside of a dispatch mode.
-
-    There `a + 0` of a conjugated matrix is not conjugated, and `linalg.pinv` of a complex one is
-    wrong (docs/defects/pytorch.md).
-    """
-    set_excluded = torch._C._dispatch_tls_set_dispatch_key_excluded
-    is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
-    before = [(key, is_excluded(key)) for key in _BITS]
-    for key in _BITS:
-        set_excluded(key, False)
-    try:
-        yield
-    finally:
-        for key, excluded in before:
-            set_excluded(key, excluded)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Side effects of one more run of a function and its backward: what they write to and what stays."""
+"""Side effects of one more run of a function and its backward: what they write and leave behind."""
 
 from __future__ import annotations
 

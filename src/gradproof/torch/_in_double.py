@@ -1,0 +1,99 @@
+"""How a function that is written for few bits runs in double precision."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from gradproof.torch._modes import (
+    DispatchMode,
+    FunctionMode,
+    conjugate_bits_honoured,
+    tensors_among,
+)
+from gradproof.torch._tensors import is_floating
+
+# Random numbers. A function draws others in another dtype, and its twin in double precision would
+# be another function. With an underscore: what writes them into a tensor.
+_DRAW_NAMES = """
+    rand rand_like randn randn_like normal bernoulli poisson
+    uniform_ normal_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_
+"""
+_DRAWS = frozenset(_DRAW_NAMES.split())
+_REAL, _COMPLEX = torch.float64, torch.complex128
+_WIDE = frozenset({_REAL, _COMPLEX})
+_EPSILON = torch.finfo(torch.float32).eps
+
+
+class InDouble:
+    """How a function that is written for few bits runs in double precision.
+
+    Random numbers are those that it draws in its own precision, that of its inputs where they have
+    one, and an epsilon that goes by the dtype is its own. Arrays in few bits that it holds itself
+    are widened where they meet doubles: a product of the two is none to PyTorch.
+
+    Attributes:
+        needed: whether a run that was made would have been another without it.
+        forward: a mode for runs of a function, forward mode included.
+        backward: one for runs of its backward, where PyTorch heeds none of the other kind.
+    """
+
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        pairs = torch.complex32 if dtype is torch.float16 else torch.complex64
+        self._narrow = {} if dtype is None else {_REAL: dtype, _COMPLEX: pairs}
+        self.needed = False
+        self.forward, self.backward = FunctionMode(self._function), DispatchMode(self._operator)
+
+    def _function(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self._run(func, getattr(func, "__name__", ""), args, kwargs)
+
+    def _operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        with conjugate_bits_honoured():
+            return self._run(func, func._schema.name.rpartition("::")[2], args, kwargs)
+
+    def _run(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What a function or an operator of PyTorch returns."""
+        if name in _DRAWS and self._narrow:
+            self.needed = True
+            return self._drawn(func, name, args, kwargs)
+        if name == "rms_norm" and self._narrow and (*args, *[None] * 4)[3] is None:
+            # Left out, it is the spacing of the numbers that the sum of squares is made in.
+            self.needed = True
+            kwargs = {"eps": _EPSILON, **{k: v for k, v in kwargs.items() if v is not None}}
+            args = args[:3]
+        if name == "__get__" or name.endswith("_") or "out" in kwargs or not _mixes(args, kwargs):
+            return func(*args, **kwargs)
+        self.needed = True
+        args, kwargs = tree_map(_widened, (tuple(args), dict(kwargs)))
+        return func(*args, **kwargs)
+
+    def _drawn(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        narrow, named = tree_map(self._narrowed, (tuple(args), dict(kwargs)))
+        found = func(*narrow, **named)
+        if name.endswith("_"):
+            return args[0] if found is args[0] else args[0].copy_(found)
+        same = all(map(operator.is_, tree_leaves((narrow, named)), tree_leaves((args, kwargs))))
+        return found if same else _widened(found)
+
+    def _narrowed(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            dtype = self._narrow.get(value.dtype)
+            return value if dtype is None else value.detach().to(dtype)
+        return self._narrow.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _mixes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether there are doubles and floating tensors in few bits among arguments, or in lists."""
+    kinds = {tensor.dtype for tensor in tensors_among((*args, *kwargs.values()))}
+    return not kinds.isdisjoint(_WIDE) and any(map(is_floating, kinds - _WIDE))
+
+
+def _widened(value: Any) -> Any:
+    """A floating tensor in double precision; other values as they are."""
+    if not isinstance(value, torch.Tensor) or not is_floating(value.dtype):
+        return value
+    return value.to(_COMPLEX if value.is_complex() else _REAL)

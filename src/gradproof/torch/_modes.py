@@ -1,0 +1,91 @@
+"""Modes of PyTorch in which operators, or functions, return what a function of ours says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Called = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]  # operator, args, kwargs -> result
+
+_BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
+
+
+class DispatchMode(TorchDispatchMode):
+    """A mode in which what operators return is what `called` says.
+
+    Its use does not import PyTorch's compiler; entered again while active, it is one. PyTorch would
+    stack it: the lower one would see what the upper one does, and round a rounding.
+    """
+
+    _called: Called
+
+    def __init__(self, called: Called | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
+        self._entered = 0
+        if called is not None:
+            self._called = called
+
+    def __enter__(self) -> DispatchMode:
+        self._entered += 1
+        if self._entered == 1:
+            super().__enter__()  # type: ignore[no-untyped-call]  # PyTorch's
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._entered -= 1
+        if not self._entered:
+            super().__exit__(*raised)  # type: ignore[no-untyped-call]  # PyTorch's
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or PyTorch imports its compiler, for seconds, to keep it out of here
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return self._called(func, args, kwargs or {})
+
+
+class FunctionMode(TorchFunctionMode):
+    """The same of PyTorch's functions."""
+
+    def __init__(self, called: Called) -> None:
+        super().__init__()
+        self._called = called
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return self._called(func, args, kwargs or {})
+
+
+@contextmanager
+def conjugate_bits_honoured() -> Iterator[None]:
+    """Conjugate and negative bits count, which PyTorch passes over inside of a dispatch mode.
+
+    There `a + 0` of a conjugated matrix is not conjugated, and `linalg.pinv` of a complex one is
+    wrong (docs/defects/pytorch.md).
+    """
+    set_excluded = torch._C._dispatch_tls_set_dispatch_key_excluded
+    is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+    before = [(key, is_excluded(key)) for key in _BITS]
+    for key in _BITS:
+        set_excluded(key, False)
+    try:
+        yield
+    finally:
+        for key, excluded in before:
+            set_excluded(key, excluded)
+
+
+def tensors_among(values: Sequence[Any]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from tensors_among(value)
