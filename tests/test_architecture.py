@@ -49,7 +49,10 @@ LAYERS = {
 }
 # Modules of a framework's folder that belong to its public face; the others are its adapter.
 FACES = {
-    "torch": {"_guards", "_judge", "_messages", "_record", "_relatives", "_suite", "distributed"},
+    "torch": {
+        *("_double_backward", "_gradcheck_helpers", "_guards", "_jacobians", "_judge", "_messages"),
+        *("_record", "_suite", "distributed"),
+    },
     "jax": set(),
     "_numpy": set(),
 }

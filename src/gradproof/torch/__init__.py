@@ -18,19 +18,17 @@ from gradproof._data.frames import published
 from gradproof._data.inputs import name_of
 from gradproof._guard import guarded
 from gradproof.errors import UsageError
-from gradproof.torch._guards import WrongNumberError, as_tuple, refuse_modes
-from gradproof.torch._judge import CHOOSE_EPS, Options, Question, judge, second_order
-from gradproof.torch._messages import GradcheckError
-from gradproof.torch._record import Seen, record
-from gradproof.torch._relatives import (
-    Jacobian,
-    Jacobians,
+from gradproof.torch._gradcheck_helpers import (
     as_sparse_gradcheck,
     get_analytical_jacobian,
     get_numerical_jacobian,
     get_numerical_jacobian_wrt_specific_input,
-    jacobians,
 )
+from gradproof.torch._guards import WrongNumberError, as_tuple, refuse_modes
+from gradproof.torch._jacobians import Jacobian, Jacobians, jacobians
+from gradproof.torch._judge import CHOOSE_EPS, Options, Question, judge, second_order
+from gradproof.torch._messages import GradcheckError
+from gradproof.torch._record import Seen, record
 
 __all__ = [
     "GradcheckError",

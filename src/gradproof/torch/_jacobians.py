@@ -1,123 +1,23 @@
-"""Beside gradcheck: Jacobians that nobody judges, measured, claimed and PyTorch's; sparse outputs.
-
-The three `get_..._jacobian` functions are PyTorch's own: plain central differences, and rows of
-reverse mode. Here nothing is left perturbed.
-"""
+"""Whole Jacobians, measured and claimed, one block per output and input; nothing is judged."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch.autograd import gradcheck as _gradcheck
-from torch.overrides import is_tensor_like
 
 from gradproof._data.space import Slot, Values
-from gradproof._guard import guarded, restored
+from gradproof._guard import guarded
 from gradproof._maps.contract import Unsupported
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
 from gradproof.torch._adapter import TorchMap, build
 from gradproof.torch._guards import as_tuple, refuse_inputs
-from gradproof.torch._sparse import values_of
-from gradproof.torch._tensors import MKLDNN, SPARSE
 
-# The module, which `torch.autograd` hides behind its function; without what says that two are old.
-_theirs = inspect.unwrap(_gradcheck).__globals__
 _SHARP = 1e-6  # of a slope: a larger bar is measured again
-
-
-def _undone(tensors: Iterable[Any]) -> restored:
-    """Around what perturbs these tensors in place: afterwards they are what they were."""
-    kept = []
-    for tensor in tensors:
-        if is_tensor_like(tensor) and tensor.requires_grad and tensor.layout is not MKLDNN:
-            # `.data`: the graph of the function must not notice.
-            values = (values_of(tensor) if tensor.layout in SPARSE else tensor).data
-            kept.append(functools.partial(values.copy_, values.clone()))
-    return restored(*kept)
-
-
-def _restoring(name: str, promise: str, perturbed: Callable[..., Any]) -> Callable[..., Any]:
-    """PyTorch's function of that name; what it perturbs is put back, also where it raises."""
-    theirs = inspect.unwrap(_theirs[name])
-
-    @guarded
-    @functools.wraps(theirs)
-    def face(*args: Any, **kwargs: Any) -> Any:
-        given = inspect.signature(theirs).bind(*args, **kwargs).arguments
-        with _undone(perturbed(**given)):
-            return theirs(*args, **kwargs)
-
-    face.__doc__ = promise
-    return face
-
-
-get_numerical_jacobian = _restoring(
-    "get_numerical_jacobian",
-    "Central differences of the first output, as PyTorch's; the tensors end as they were.",
-    lambda inputs, target=None, **_: as_tuple(inputs if target is None else target),
-)
-get_numerical_jacobian_wrt_specific_input = _restoring(
-    "get_numerical_jacobian_wrt_specific_input",
-    "Central differences of every output, as PyTorch's; the input ends as it was.",
-    lambda inputs, input_idx, input=None, **_: [inputs[input_idx] if input is None else input],
-)
-_analytical = _restoring("get_analytical_jacobian", "As PyTorch's.", lambda **_: ())
-
-
-@functools.wraps(_analytical)
-def get_analytical_jacobian(*args: Any, **kwargs: Any) -> Any:
-    """Jacobians by reverse mode, as PyTorch's, and (reentrant, sizes_ok, types_ok).
-
-    PyTorch 2.13 returns the last two in the other order; its own docs agree with this one.
-    """
-    found, reentrant, types_ok, sizes_ok = _analytical(*args, **kwargs)
-    return found, reentrant, sizes_ok, types_ok
-
-
-def as_sparse_gradcheck(gradcheck: Callable[..., Any]) -> Callable[..., Any]:
-    """Extend a gradcheck to functions that return sparse tensors.
-
-    As `torch.sparse.as_sparse_gradcheck`: each sparse output that requires grad is replaced by a
-    dense tensor, whose gradient is with ``masked=True`` that of the specified entries. Sparse
-    inputs need no help.
-
-    Args:
-        gradcheck: ours, PyTorch's, or a `functools.partial` of either.
-
-    Returns:
-        A function of func, inputs and the options of `gradcheck`.
-    """
-
-    def gradcheck_with_sparse_support(func: Callable[..., Any], inputs: Any, **options: Any) -> Any:
-        __tracebackhide__ = True
-        masked = bool(options.get("masked", False))
-
-        def dense(output: Any) -> Any:
-            tensor = isinstance(output, torch.Tensor) and output.layout in SPARSE
-            return (
-                output.to_dense(masked_grad=masked) if tensor and output.requires_grad else output
-            )
-
-        @functools.wraps(func, updated=())
-        def with_dense_outputs(*arguments: Any, **kwargs: Any) -> Any:
-            outputs = func(*arguments, **kwargs)
-            several = isinstance(outputs, (tuple, list))
-            return tuple(map(dense, outputs)) if several else dense(outputs)
-
-        return gradcheck(with_dense_outputs, inputs, **options)
-
-    return gradcheck_with_sparse_support
-
-
-# The whole Jacobian, measured and claimed, one block per output and input.
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,136 @@
+"""The gradient of a function as a function of its inputs and of grad_outputs, drawn or given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import is_tensor_like
+
+from gradproof._data.inputs import name_of, parameter_names
+from gradproof._data.options import container
+from gradproof.errors import UsageError
+from gradproof.torch._call import pulled
+from gradproof.torch._guards import WrongNumberError, as_tuple
+from gradproof.torch._outputs import named_outputs
+from gradproof.torch._tensors import unsupported_kind
+from gradproof.torch._tree import Tree, input_name, is_flat, leaves_of
+
+_SEED = 0x6772616470726F6F  # any number: the probes, not these cotangents, are what varies
+# What a cotangent shares with its output.
+_FACTS: dict[str, Callable[[torch.Tensor], object]] = {
+    "shape": lambda tensor: list(tensor.shape),
+    "device": lambda tensor: tensor.device,
+    "layout": lambda tensor: tensor.layout,
+    "kind of numbers": lambda tensor: "complex" if tensor.is_complex() else "real",
+}
+
+
+def draw_grad_outputs(
+    func: Callable[..., Any], inputs: Sequence[Any], *, noncontiguous: bool
+) -> tuple[torch.Tensor, ...]:
+    """One cotangent per output that requires grad, uniform in [-1, 1), requiring grad.
+
+    Drawn from a private generator: the user's random state stays as it is.
+    """
+    generator = torch.Generator(device="cpu").manual_seed(_SEED)
+    return tuple(
+        _uniform(output, generator, noncontiguous=noncontiguous)
+        for output in _outputs(func, inputs)
+    )
+
+
+def _uniform(
+    like: torch.Tensor, generator: torch.Generator, *, noncontiguous: bool
+) -> torch.Tensor:
+    shape = tuple(like.shape)
+    if noncontiguous and like.numel() > 1:
+        shape = (*shape[:-1], 2 * shape[-1])
+    wide, one = (torch.complex128, 1 + 1j) if like.is_complex() else (torch.float64, 1)
+    tensor = 2 * torch.rand(shape, generator=generator, dtype=wide, device="cpu") - one
+    tensor = tensor.to(like.device, like.dtype)
+    if noncontiguous and like.numel() > 1:
+        tensor = tensor[..., ::2]
+    return tensor.requires_grad_()
+
+
+def given_grad_outputs(
+    func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Any
+) -> tuple[Any, ...]:
+    """The cotangents as a tuple. UsageError unless they match the outputs that require grad."""
+    cotangents = as_tuple(grad_outputs)
+    with torch.enable_grad():
+        outputs = _outputs(func, inputs)
+    if len(cotangents) != len(outputs):
+        raise WrongNumberError(
+            f"grad_outputs: expected one per output that requires grad, {len(outputs)} in all, "
+            f"got {len(cotangents)}"
+        )
+    for place, (cotangent, output) in enumerate(zip(cotangents, outputs, strict=True)):
+        if not is_tensor_like(cotangent):
+            kind = type(cotangent).__name__
+            raise UsageError(f"grad_outputs[{place}]: expected a tensor, got {kind}")
+        for what, fact in _FACTS.items():
+            own, got = fact(output), fact(cotangent)
+            if own != got:
+                raise WrongNumberError(
+                    f"grad_outputs[{place}]: expected the {what} of its output, {own}, got {got}"
+                )
+    return cotangents
+
+
+def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+    """Those of one call that require grad. UsageError where some tensor has no coordinates."""
+    result = func(*inputs)
+    plain = type(result) is torch.Tensor and result.layout is torch.strided
+    if not plain or unsupported_kind(result):
+        name = name_of(func)
+        if leaves_of(container(f"the result of {name}", result)):
+            named_outputs(result, name)
+    return _differentiable(result)
+
+
+def gradient_of(
+    func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Any]
+) -> tuple[Callable[..., tuple[torch.Tensor, ...]], list[str]]:
+    """(*inputs, *grad_outputs) -> the gradients of `func`, differentiable themselves.
+
+    And the names of what of its arguments requires grad. A caller may hand over detached or dual
+    tensors (forward mode does): those that required grad here are made to require it again.
+    """
+    count, given = len(inputs), (*inputs, *grad_outputs)
+    tree = Tree((given, {}))
+    wanted = [k for k, leaf in enumerate(tree.leaves) if _requires_grad(leaf)]
+    flat = is_flat(given, tree.leaves)
+    checked = [k for k in wanted if tree.paths[k][1].idx < count]
+
+    def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
+        leaves = arguments if flat else leaves_of(list(arguments))
+        for place in wanted:
+            if not leaves[place].requires_grad:
+                leaves[place].requires_grad_()
+        outputs = _differentiable(func(*arguments[:count]))
+        if not outputs:
+            raise UsageError(
+                "func: none of its outputs requires grad, so there is no gradient to differentiate."
+            )
+        wrt = [leaves[place] for place in checked]
+        grads = pulled(outputs, wrt, arguments[count:], create_graph=True)
+        # Nothing depends on anything: no entry to check, rather than no output.
+        return tuple(grad for grad in grads if grad is not None) or (wrt[0].new_zeros(0),)
+
+    names = parameter_names(func)[:count]
+    names += [f"input {k}" for k in range(len(names), count)]
+    names += [f"grad_outputs[{k}]" for k in range(len(grad_outputs))]
+    return gradient, [input_name(tree.paths[k], names) for k in wanted]
+
+
+def _requires_grad(value: Any) -> bool:
+    return bool(is_tensor_like(value) and value.requires_grad)
+
+
+def _differentiable(outputs: Any) -> tuple[torch.Tensor, ...]:
+    if type(outputs) is torch.Tensor:
+        return (outputs,) if outputs.requires_grad else ()
+    return tuple(output for output in as_tuple(outputs) if _requires_grad(output))
