@@ -8,12 +8,10 @@ The arrays are NumPy's, or of any library of the array API standard. For complex
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import array_api_compat
 import numpy as np
 
 from gradproof._adapters.arrays import (
@@ -28,23 +26,27 @@ from gradproof._adapters.arrays import (
 )
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.handed_out import HandedOut
-from gradproof._data.frames import first_line
 from gradproof._data.inputs import ByHand, chosen, name_of, parameter_names
-from gradproof._data.options import shown
-from gradproof._data.settings import DOUBLE
 from gradproof._data.space import Array
-from gradproof._guard import restored
-from gradproof._guard.random import RandomState, draw, effect_on, source_of
+from gradproof._guard.random import RandomState, source_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._numdiff.steps import coordinate_scales
+from gradproof._numpy.call import (
+    Call,
+    as_array,
+    as_list,
+    as_tuple,
+    one,
+    pair,
+    require_gradients,
+    widened,
+)
+from gradproof._numpy.differences import measured_gradient
+from gradproof._numpy.jacobian import blocks_of, is_operator, product
+from gradproof._numpy.layouts import in_layout, layouts_for
 from gradproof._numpy.samples import made_like as made_like
 from gradproof._numpy.samples import values_of as values_of
+from gradproof._numpy.side_effects import side_effects_of
 from gradproof.errors import UsageError
-
-# Weights of F(x + k h) - F(x - k h), k from 1, in differences of the sixth and fourth order.
-_SIXTH, _FOURTH = (45 / 60, -9 / 60, 1 / 60), (8 / 12, -1 / 12)
-_STEPS, _APART = (2.0**-10, 2.0**-12, 2.0**-14), 1e-9
-_COARSE, _COARSE_APART = (2.0**-4, 2.0**-6), 1e-3  # in single precision and below
 
 
 def build(
@@ -71,11 +73,6 @@ def build(
     picked = chosen(found, places, wrt)
     call = replace(call, places=tuple(places[k] for k in picked))
     return HandMap(call, [found[k] for k in picked])
-
-
-def is_operator(value: Any) -> bool:
-    """Whether a value is a linear operator with an adjoint."""
-    return callable(getattr(value, "matvec", None)) and callable(getattr(value, "rmatvec", None))
 
 
 class HandMap(ArrayMap):
@@ -259,7 +256,9 @@ class HandMap(ArrayMap):
                 self._call.claim(self._claims.vjp, arrays, one(cotangents))
 
         given = [*self._claims.args, *self._call.kwargs.values()]
-        found = changes(lambda: self.run(arrays), backward, names, arrays, cotangents, given)
+        found = side_effects_of(
+            lambda: self.run(arrays), backward, names, arrays, cotangents, given
+        )
         return [*found, *self._gradients.overwritten(self.domain)]
 
     def at(self, x: Array) -> HandMap:
@@ -324,279 +323,3 @@ class HandMap(ArrayMap):
         made = HandMap(replace(call, hand=second), names, "hess")
         made.keep_limits(made.domain.limited_as(self.domain))
         return made
-
-
-# What the user wrote by hand: a function with its arguments, and what its derivative says.
-
-
-@dataclass(frozen=True)
-class Call:
-    """A function with its derivative, and its arguments."""
-
-    hand: ByHand
-    inputs: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    places: tuple[int, ...] = ()  # positions of the inputs that are differentiated
-
-    def differentiable(self) -> list[int]:
-        """Positions of the inputs that can be differentiated. UsageError where there is none."""
-        places = [place for place, value in enumerate(self.inputs) if kind_of(value)]
-        if not places:
-            raise UsageError(
-                "inputs: expected at least one array of real or complex floating numbers"
-                + " by position; keyword arguments are not differentiated here" * bool(self.kwargs)
-                + "; arrays in a container are not differentiated here: pass each by position"
-                * any(isinstance(value, (Mapping, list, tuple)) for value in self.inputs)
-            )
-        return places
-
-    def filled(self, arrays: Sequence[Any]) -> list[Any]:
-        """The inputs, other arrays in the place of the differentiable ones."""
-        values = list(self.inputs)
-        for place, array in zip(self.places, arrays, strict=True):
-            values[place] = array
-        return values
-
-    def claim(self, function: Callable[..., Any], arrays: Sequence[Any], *more: Any) -> Any:
-        """What one of the user's functions says at these arrays."""
-        return function(*self.filled(arrays), *more, *self.hand.args, **self.kwargs)
-
-
-def as_list(result: Any) -> list[Any]:
-    """What a function returned, one by one."""
-    return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-def pair(result: Any) -> Any:
-    """A value and its derivative. UsageError where the user's function returned something else."""
-    if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise UsageError(
-            "fn: with jac=True or grad=True it returns a pair, its value and that derivative; "
-            f"got {shown(result)}"
-        )
-    return result
-
-
-def one(arrays: Sequence[Any]) -> Any:
-    """What the user's function takes: the array where there is one, a tuple where several."""
-    return arrays[0] if len(arrays) == 1 else tuple(arrays)
-
-
-def as_tuple(said: Any, count: int) -> tuple[Any, ...]:
-    """What the user's function returned, as one array per slot."""
-    if count == 1 and not (isinstance(said, tuple) and len(said) == 1):
-        return (said,)
-    if not isinstance(said, (tuple, list)) or len(said) != count:
-        got = len(said) if isinstance(said, (tuple, list)) else type(said).__name__
-        raise ValueError(f"expected a tuple of {count} arrays, got {got}")
-    return tuple(said)
-
-
-def as_array(value: Any) -> Any:
-    """A list of numbers, or of such lists, as an array where they are floating; else itself."""
-    if not isinstance(value, (list, tuple)):
-        return value
-    try:
-        array = np.asarray(value)
-    except Exception:  # not of one length, or of another framework, which refuses in its own way
-        return value
-    return array if array.dtype.kind in "fc" else value
-
-
-def require_gradients(gradients: Sequence[Any], inputs: Sequence[Piece]) -> None:
-    """TypeError where the gradient of a real function is missing, or not real in a real input."""
-    for gradient, piece in zip(gradients, inputs, strict=True):
-        if gradient is None:
-            raise TypeError("grad: expected an array per input, got None")
-        far = 0.0 if piece.is_complex else np.abs(np.imag(to_numpy(gradient))).max(initial=0.0)
-        if far:
-            raise TypeError(
-                f"grad: expected real numbers for {piece.slot.name}, got an imaginary part of up "
-                f"to {far:.2g}"
-            )
-
-
-def measured_gradient(map_: DifferentiableMap, v: Array) -> Callable[[Array], Array]:
-    """The function x -> J(x)^T v by differences of the sixth order, where no derivative is claimed.
-
-    Their own differences are second derivatives, with what rounding does to these rungs as noise.
-    That asks for one formula everywhere, whose truncation is smaller still: of steps in parts of
-    each coordinate the largest is taken at which the fourth order differs by no more than `_APART`
-    from it. In units of the length over which F bends that step is below (30 `_APART`)^(1/4), and
-    the sixth order is off by its sixth power over 140. Without such a step all is NaN.
-    """
-    scales = coordinate_scales(map_.domain, map_.point)
-    steps, most = (_STEPS, _APART) if map_.resolution < DOUBLE else (_COARSE, _COARSE_APART)
-
-    def differences(x: Array, step: float, weights: Sequence[float]) -> Array:
-        found = np.zeros(x.size)
-        for j, size in enumerate(step * scales):
-            move = np.zeros(x.size)
-            for k, weight in enumerate(weights, 1):
-                move[j] = k * size
-                found[j] += weight * float(v @ (map_.value(x + move) - map_.value(x - move)))
-        return found / (step * scales)
-
-    here = abs(float(v @ map_.value(map_.point))) / scales
-    for step in steps:
-        best = differences(map_.point, step, _SIXTH)
-        apart = abs(best - differences(map_.point, step, _FOURTH))
-        if bool(np.all(apart <= most * np.maximum(np.max(abs(best)), here))):
-            return partial(differences, step=step, weights=_SIXTH)
-    return lambda x: np.full(x.size, np.nan)
-
-
-def blocks_of(name: str, said: Any, outputs: int, inputs: int) -> list[tuple[Any, ...]]:
-    """The blocks of a Jacobian, row by row: a tuple per output, in it one per input."""
-    try:
-        return [as_tuple(row, inputs) for row in as_tuple(said, outputs)]
-    except ValueError as error:
-        raise UsageError(
-            f"{name}: expected one matrix, or blocks, {outputs} outputs by {inputs} inputs: {error}"
-        ) from error
-
-
-def product(
-    name: str,
-    matrix: Any,
-    vector: Array,
-    output: tuple[int, ...],
-    input_: tuple[int, ...],
-    *,
-    adjoint: bool,
-) -> Array:
-    """Matrix or its conjugate transpose times a flat vector.
-
-    Args:
-        name: of the argument that the user gave, for messages.
-        matrix: dense, also of the shapes of output and input in a row; sparse; an operator.
-        vector: of the output where `adjoint`, else of the input.
-        output, input_: shapes.
-        adjoint: for the conjugate transpose.
-
-    Raises:
-        UsageError: the matrix has another shape, or holds no numbers.
-    """
-    want = math.prod(output), math.prod(input_)
-    if is_operator(matrix):
-        _require_shape(name, getattr(matrix, "shape", want), want)
-        try:
-            return (matrix.rmatvec if adjoint else matrix.matvec)(vector)
-        except NotImplementedError as error:  # as SciPy's where none was given
-            raise Unsupported(first_line(error)) from error
-    if not hasattr(matrix, "tocsr"):
-        matrix = _dense(name, matrix, want)
-        # Lengths of one say nothing: the gradient of a scalar is a row, a column or a vector.
-        if _long(matrix.shape) in (_long(want), _long((*output, *input_))):
-            matrix = matrix.reshape(want)
-    _require_shape(name, matrix.shape, want)
-    return np.asarray((matrix.conj().T if adjoint else matrix) @ vector)
-
-
-def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(length for length in shape if length != 1)
-
-
-def _require_shape(name: str, got: Any, want: tuple[int, int]) -> None:
-    if tuple(got) != want:
-        raise UsageError(
-            f"{name}: expected a matrix of shape {want}, got one of shape {tuple(got)}"
-        )
-
-
-def _dense(name: str, said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
-    try:
-        matrix = to_numpy(said)
-    except Exception:  # ragged lists; whatever an object does that is no array
-        matrix = np.asarray(None)
-    if matrix.dtype.kind in "OSUMm" or matrix.dtype.names:  # objects, words, dates, records
-        raise UsageError(f"{name}: expected a matrix of shape {want}, got {shown(said)}")
-    return matrix
-
-
-def widened(value: Any) -> Any:
-    """An array of the same library with these numbers in double precision."""
-    kind = kind_of(value)
-    if not kind or isinstance(value, (float, complex)):
-        return value
-    numbers = to_numpy(value).astype(np.complex128 if kind == "complex" else np.float64)
-    if isinstance(value, (np.ndarray, np.generic)):
-        return numbers if isinstance(value, np.ndarray) else numbers[()]
-    xp = array_api_compat.array_namespace(value)
-    return xp.asarray(numbers, device=getattr(value, "device", None))
-
-
-# Arrays in memory: how cotangents lie in it, and who writes where he should not.
-
-_LAYOUTS = ("transposed", "gaps", "offset", "expanded")
-
-
-def layouts_for(shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
-    """The layouts that change how a cotangent of one of these shapes lies in memory."""
-    sizes = [np.prod(shape, dtype=int) for shape in shapes]
-    if not any(sizes) or not all(shapes):
-        return ()
-    many = any(size > 1 for size in sizes)
-    square = any(sum(extent > 1 for extent in shape) > 1 for shape in shapes)
-    fits = {"transposed": square, "gaps": many, "offset": True, "expanded": many}
-    return tuple(layout for layout in _LAYOUTS if fits[layout])
-
-
-def in_layout(array: Any, layout: str) -> Any:
-    """The values of a contiguous array in another memory layout.
-
-    "expanded" has stride 0 where entries are equal. What lies between or before them is NaN.
-    """
-    if not array.size or not array.ndim:
-        return array
-    if layout == "transposed":
-        return np.asfortranarray(array)
-    if layout == "expanded":
-        fewer = array
-        for axis in range(array.ndim):
-            first = fewer.take([0], axis)
-            fewer = first if (first == fewer).all() else fewer
-        return np.broadcast_to(fewer, array.shape)
-    step, start = (2, 4) if layout == "gaps" else (1, 3)
-    wide = np.full(start + step * array.size, np.nan, dtype=array.dtype)[start:]
-    view = wide.reshape(*array.shape[:-1], step * array.shape[-1])[..., ::step]
-    view[...] = array
-    return view
-
-
-def changes(
-    forward: Callable[[], Any],
-    backward: Callable[[], Any],
-    names: Sequence[str],
-    arrays: Sequence[Any],
-    cotangents: Sequence[Any],
-    constants: Sequence[Any],
-) -> list[tuple[str, str]]:
-    """What a run of the function and its backward changed, each as (kind, sentence).
-
-    The global random states are put back.
-    """
-    random = RandomState()
-    told = [
-        *((each, "input", f"input {name}") for each, name in zip(arrays, names, strict=True)),
-        *((each, "cotangent", "cotangent, which others may use") for each in cotangents),
-        *((each, "input", "argument that is not tested") for each in constants),
-    ]
-    watched = [(each, each.copy(), *said) for each, *said in told if isinstance(each, np.ndarray)]
-    found: list[tuple[str, str]] = []
-
-    def run() -> None:
-        forward()
-        backward()
-
-    with restored(random.restore):
-        draw()  # earlier runs may have set a state
-        begun = RandomState()
-        for who, part in (("function", forward), ("backward", backward)):
-            part()
-            for k, (array, kept, kind, what) in enumerate(watched):
-                if not np.array_equal(array, kept, equal_nan=kept.dtype.kind in "fc"):
-                    found.append((kind, f"the {who} changed its {what}"))
-                    watched[k] = array, array.copy(), kind, what
-        found += effect_on("a run", begun, run)
-    return found

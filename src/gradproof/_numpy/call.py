@@ -1,0 +1,114 @@
+"""A function with its derivative written by hand, called at its arguments; what calls return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from gradproof._adapters.arrays import Piece, kind_of, to_numpy
+from gradproof._data.inputs import ByHand
+from gradproof._data.options import shown
+from gradproof.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function with its derivative, and its arguments."""
+
+    hand: ByHand
+    inputs: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    places: tuple[int, ...] = ()  # positions of the inputs that are differentiated
+
+    def differentiable(self) -> list[int]:
+        """Positions of the inputs that can be differentiated. UsageError where there is none."""
+        places = [place for place, value in enumerate(self.inputs) if kind_of(value)]
+        if not places:
+            raise UsageError(
+                "inputs: expected at least one array of real or complex floating numbers"
+                + " by position; keyword arguments are not differentiated here" * bool(self.kwargs)
+                + "; arrays in a container are not differentiated here: pass each by position"
+                * any(isinstance(value, (Mapping, list, tuple)) for value in self.inputs)
+            )
+        return places
+
+    def filled(self, arrays: Sequence[Any]) -> list[Any]:
+        """The inputs, other arrays in the place of the differentiable ones."""
+        values = list(self.inputs)
+        for place, array in zip(self.places, arrays, strict=True):
+            values[place] = array
+        return values
+
+    def claim(self, function: Callable[..., Any], arrays: Sequence[Any], *more: Any) -> Any:
+        """What one of the user's functions says at these arrays."""
+        return function(*self.filled(arrays), *more, *self.hand.args, **self.kwargs)
+
+
+def as_list(result: Any) -> list[Any]:
+    """What a function returned, one by one."""
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def pair(result: Any) -> Any:
+    """A value and its derivative. UsageError where the user's function returned something else."""
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise UsageError(
+            "fn: with jac=True or grad=True it returns a pair, its value and that derivative; "
+            f"got {shown(result)}"
+        )
+    return result
+
+
+def one(arrays: Sequence[Any]) -> Any:
+    """What the user's function takes: the array where there is one, a tuple where several."""
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+def as_tuple(said: Any, count: int) -> tuple[Any, ...]:
+    """What the user's function returned, as one array per slot."""
+    if count == 1 and not (isinstance(said, tuple) and len(said) == 1):
+        return (said,)
+    if not isinstance(said, (tuple, list)) or len(said) != count:
+        got = len(said) if isinstance(said, (tuple, list)) else type(said).__name__
+        raise ValueError(f"expected a tuple of {count} arrays, got {got}")
+    return tuple(said)
+
+
+def as_array(value: Any) -> Any:
+    """A list of numbers, or of such lists, as an array where they are floating; else itself."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    try:
+        array = np.asarray(value)
+    except Exception:  # not of one length, or of another framework, which refuses in its own way
+        return value
+    return array if array.dtype.kind in "fc" else value
+
+
+def require_gradients(gradients: Sequence[Any], inputs: Sequence[Piece]) -> None:
+    """TypeError where the gradient of a real function is missing, or not real in a real input."""
+    for gradient, piece in zip(gradients, inputs, strict=True):
+        if gradient is None:
+            raise TypeError("grad: expected an array per input, got None")
+        far = 0.0 if piece.is_complex else np.abs(np.imag(to_numpy(gradient))).max(initial=0.0)
+        if far:
+            raise TypeError(
+                f"grad: expected real numbers for {piece.slot.name}, got an imaginary part of up "
+                f"to {far:.2g}"
+            )
+
+
+def widened(value: Any) -> Any:
+    """An array of the same library with these numbers in double precision."""
+    kind = kind_of(value)
+    if not kind or isinstance(value, (float, complex)):
+        return value
+    numbers = to_numpy(value).astype(np.complex128 if kind == "complex" else np.float64)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return numbers if isinstance(value, np.ndarray) else numbers[()]
+    xp = array_api_compat.array_namespace(value)
+    return xp.asarray(numbers, device=getattr(value, "device", None))
