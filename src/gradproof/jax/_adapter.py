@@ -21,13 +21,7 @@ from gradproof._data.options import container
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
-from gradproof._maps.contract import (
-    DifferentiableMap,
-    Observed,
-    Trait,
-    Transform,
-    Unsupported,
-)
+from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform, Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax._call import Call
 from gradproof.jax._constants import double_precision
@@ -46,6 +40,7 @@ from gradproof.jax._rules import (
 )
 from gradproof.jax._samples import made_like as made_like
 from gradproof.jax._samples import values_of as values_of
+from gradproof.jax._transforms import TRANSFORMS, refusal_of_tracing
 from gradproof.jax._tree import (
     Arguments,
     device_of,
@@ -390,11 +385,11 @@ class JaxMap(ArrayMap):
         """Every transform there is; none of a derivative that was written by hand."""
         if self.call.pull is not None or self.call.push is not None:
             return ()
-        return [Transform(name, what) for name, (what, _) in _TRANSFORMS.items()]
+        return [Transform(name, what) for name, (what, _) in TRANSFORMS.items()]
 
     def vjp_transform(self, v: Array, name: str) -> Array:
-        with self.around(), _traceable():
-            made = _TRANSFORMS[name][1]
+        with self.around(), refusal_of_tracing():
+            made = TRANSFORMS[name][1]
             return self.inward(asked(made, self.call, self.here(), self.cotangents(v)))
 
     # Maps made of this one.
@@ -501,35 +496,3 @@ class JaxMap(ArrayMap):
 def _conjugated(arrays: Sequence[Any], pieces: Sequence[Piece]) -> list[Any]:
     pairs = zip(arrays, pieces, strict=True)
     return [array.conj() if piece.is_complex else array for array, piece in pairs]
-
-
-# AD transforms: what they make of a function and its rules.
-
-
-# What JAX raises where a function asks for the value of an array that is traced.
-_STEERED = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.JAXTypeError,
-    jax.errors.JAXIndexError,
-)
-
-Arrays = Sequence[Any]
-
-
-def _traceable() -> unsupported:
-    """Around a transform: Unsupported where it refuses what steers by values, and the like."""
-    return unsupported(*_STEERED, why=lambda error: f"it cannot be traced: {first_line(error)}")
-
-
-def _compiled(call: Call, here: Arrays, cotangents: Arrays) -> Any:
-    return jax.jit(call.gradient)(*here, *cotangents)
-
-
-def _checkpointed(call: Call, here: Arrays, cotangents: Arrays) -> Any:
-    return jax.vjp(jax.checkpoint(call.function), *here)[1](tuple(cotangents))
-
-
-_TRANSFORMS: dict[str, tuple[str, Callable[[Call, Arrays, Arrays], Any]]] = {
-    "compiled": ("jax.jit", _compiled),
-    "checkpointed": ("jax.checkpoint", _checkpointed),
-}
