@@ -41,6 +41,7 @@ LAYERS = {
     "jax": 9,
     "__main__": 9,
     "cli": 9,
+    "_command_arguments": 9,
     "_survey": 9,
     "pytest_plugin": 9,
     "_output": 9,

@@ -11,14 +11,8 @@ import pytest
 
 import gradproof
 from gradproof._adapters.raised import unsupported
-from gradproof._data.frames import (
-    as_told,
-    is_our_mistake,
-    raised,
-    sentence,
-    shortened,
-    without_ours,
-)
+from gradproof._data.exceptions import exception_line, sentence, short_line
+from gradproof._data.frames import as_told, is_our_mistake, without_ours
 from gradproof._data.space import Space
 from gradproof._maps.contract import Unsupported
 from gradproof._numpy.adapter import HandMap
@@ -165,11 +159,15 @@ class Mute(RuntimeError):
 
 
 def test_what_an_error_says_is_cut_to_its_first_line():
-    assert shortened("  one\ntwo") == "one"
-    assert shortened("a" * 160) == "a" * 160
-    assert shortened("a" * 161) == "a" * 157 + "..."
-    assert raised(ValueError("no\nmore")) == "ValueError: no"
-    assert raised(KeyError()) == raised(Mute()).replace("Mute", "KeyError") == "KeyError"
+    assert short_line("  one\ntwo") == "one"
+    assert short_line("a" * 160) == "a" * 160
+    assert short_line("a" * 161) == "a" * 157 + "..."
+    assert exception_line(ValueError("no\nmore")) == "ValueError: no"
+    assert (
+        exception_line(KeyError())
+        == exception_line(Mute()).replace("Mute", "KeyError")
+        == "KeyError"
+    )
 
 
 def test_an_error_whose_own_text_raises_is_told_by_its_type():

@@ -9,8 +9,8 @@ package imports no framework, and NumPy only when a name that needs it is first 
 import importlib as _importlib
 import typing as _typing
 
+from gradproof._data.by_hand import by_hand
 from gradproof._data.frames import published as _published
-from gradproof._data.inputs import by_hand
 from gradproof._data.records import (
     Cause,
     CheckResult,

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gradproof._data.by_hand import ByHand
 from gradproof._data.frames import users_frame, without_ours
-from gradproof._data.inputs import ByHand
 from gradproof._data.options import one_of
 from gradproof._data.records import Report, Verdict
 from gradproof._render import summary

@@ -7,13 +7,7 @@ import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import (
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    as_completed,
-)
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -25,8 +19,10 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress import track
 
 from gradproof import _output
-from gradproof._data.frames import as_told, sentence
-from gradproof._data.inputs import ByHand, name_of
+from gradproof._data.by_hand import ByHand
+from gradproof._data.exceptions import sentence
+from gradproof._data.frames import as_told
+from gradproof._data.inputs import name_of
 from gradproof._data.records import Report, Verdict
 from gradproof._engine import check
 from gradproof._render import terminal

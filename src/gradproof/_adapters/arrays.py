@@ -15,15 +15,10 @@ from typing import Any, TypeVar
 import array_api_compat
 import numpy as np
 
-from gradproof._data.frames import first_line
+from gradproof._data.exceptions import first_line
 from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Grain, Slot, Space
-from gradproof._maps.contract import (
-    CallCounter,
-    DifferentiableMap,
-    OutputChangedError,
-    Trait,
-)
+from gradproof._maps.contract import CallCounter, DifferentiableMap, OutputChangedError, Trait
 from gradproof.errors import UsageError
 
 Map = TypeVar("Map", bound="ArrayMap")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.raised import unsupported
-from gradproof._data.frames import first_line, raised
+from gradproof._data.exceptions import exception_line, first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof.errors import UsageError
 
@@ -41,7 +41,7 @@ def twin_in_double(
     def refusal(error: Exception) -> str:
         if isinstance(error, UsageError):
             return first_line(error)
-        message = f"in double precision it raised {raised(error)}"
+        message = f"in double precision it raised {exception_line(error)}"
         if reference is None:
             return message
         return f"{message}; a reference takes and returns arrays of the framework under test"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable
 
-from gradproof._data.frames import first_line, is_our_mistake
+from gradproof._data.exceptions import first_line
+from gradproof._data.frames import is_our_mistake
 from gradproof._maps.contract import Unsupported
 
 _RAISE = "RAISE_VARARGS"  # the instruction; without an argument it hands on what it caught

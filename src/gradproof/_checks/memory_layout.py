@@ -126,9 +126,6 @@ def _result(trials: list[_Trial]) -> CheckResult:
     )
 
 
-# Cotangents.
-
-
 def _cotangent_trial(measurements: Measurements, layout: str) -> _Trial | None:
     """What a cotangent in a layout gives; None where the map has no such layout."""
     what = f"cotangent {_phrase(layout)} against the same values, contiguous"
@@ -191,9 +188,6 @@ def _raised_trial(subject: str, layout: str, error: str) -> _Trial:
         f"{error}"
     )
     return _Trial(subject, layout, (Finding(_NAME, message, _kind(subject, layout)),))
-
-
-# Inputs.
 
 
 def _inputs_trial(measurements: Measurements, layout: str) -> _Trial | None:
@@ -283,9 +277,6 @@ def _trial_of_another_function(
     if result.verdict is Verdict.PASSED:
         return _Trial(_INPUTS, layout, refusal=f"{text}is right there as well")
     return _Trial(_INPUTS, layout, open=f"{text}there is not decided: {result.summary}")
-
-
-# Words.
 
 
 def _kind(subject: str, layout: str) -> str:

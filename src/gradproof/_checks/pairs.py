@@ -17,8 +17,8 @@ import numpy as np
 from gradproof._checks.agreement import identity_finding, vector_findings
 from gradproof._checks.derivatives import derivative_of_backward, derivative_of_forward
 from gradproof._checks.outcome import failed, passed
+from gradproof._data.exceptions import short_line
 from gradproof._data.formats import DOUBLE
-from gradproof._data.frames import shortened
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
@@ -132,7 +132,7 @@ def check_pairs(measurements: Measurements) -> CheckResult:
             continue
         size = max(size, terms)
     if len(numbers) < 2:
-        raise Unsupported(shortened(f"fewer than two pairs of modes exist; {reasons[0]}"))
+        raise Unsupported(short_line(f"fewer than two pairs of modes exist; {reasons[0]}"))
     _require_numbers(numbers.values())
     allowed = _allowed(exact, size)
     if max(numbers.values()) - min(numbers.values()) <= allowed:

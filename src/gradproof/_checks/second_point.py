@@ -117,9 +117,6 @@ def _result(measurements: Measurements, outcome: _Outcome) -> CheckResult:
     return passed(_NAME, text, notes=outcome.notes, resolution=outcome.bound)
 
 
-# Second points.
-
-
 def _second_points(measurements: Measurements, number: int = 0) -> Iterator[Values]:
     """Points far away, the best first: some entries of inputs with both signs have the other one.
 
@@ -186,9 +183,6 @@ def _map_at(measurements: Measurements, x: Values) -> Measurements | str:
     if largest and np.abs(value[known]).max(initial=0.0) > _LARGE_VALUES * largest:
         return "has values very much larger than at the point"
     return Measurements(there, measurements.settings)
-
-
-# What is asked there.
 
 
 def _outcome_at(measurements: Measurements, there: Measurements) -> _Outcome:

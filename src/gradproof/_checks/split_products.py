@@ -15,7 +15,7 @@ import numpy as np
 
 from gradproof._checks.special_probes import Term
 from gradproof._checks.split_probes import SplitProbe, split_cotangent, split_tangent
-from gradproof._data.frames import raised
+from gradproof._data.exceptions import exception_line
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measurements import Measurements
@@ -70,7 +70,7 @@ def products_of_split_probe(measurements: Measurements, *, forward: bool) -> Spl
     except (Unsupported, UsageError, MemoryError):
         raise
     except Exception as error:  # whatever the user's rule raises
-        refused = f"the sizes {split.sizes} were refused: {raised(error)}"
+        refused = f"the sizes {split.sizes} were refused: {exception_line(error)}"
     if refused:
         split = split.of_usual_size()
         parts = _products_of_parts(ask, split)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from gradproof._data.frames import inside, is_our_mistake, raised
+from gradproof._data.exceptions import exception_line
+from gradproof._data.frames import inside, is_our_mistake
 from gradproof._maps.contract import OutputChangedError, Unsupported
 from gradproof.errors import UsageError
 
@@ -35,4 +36,4 @@ def users_errors() -> Iterator[None]:
     except Exception as error:
         if is_our_mistake(error):
             raise
-        raise UsersError(f"{raised(error)}{inside(error)}") from error
+        raise UsersError(f"{exception_line(error)}{inside(error)}") from error

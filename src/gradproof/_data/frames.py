@@ -17,8 +17,6 @@ SILENT = ("gradproof", "importlib")
 
 Error = TypeVar("Error", bound=BaseException)
 
-_LETTERS = 160  # of what an exception says, in a summary
-
 
 def without_ours(error: Error) -> Error:
     """An error whose traceback, and those of what it was raised from, have lost our frames.
@@ -107,38 +105,6 @@ def users_frame(*between: str) -> tuple[FrameType, int]:
 
 def package_of(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).split(".")[0]
-
-
-# What an exception says: of a class of the user's, whose text may raise as well.
-
-
-def text_of(error: BaseException) -> str:
-    """All of it."""
-    try:
-        return str(error)
-    except Exception:  # whatever the text of the user's class raises: it has none then
-        return ""
-
-
-def sentence(error: BaseException) -> str:
-    """`RuntimeError: no such luck`, on one line."""
-    return " ".join(f"{type(error).__name__}: {text_of(error)}".split()).removesuffix(":")
-
-
-def shortened(text: str) -> str:
-    """The first line of a text, short enough for a summary."""
-    line, *_ = text.strip().splitlines() or [""]
-    return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 3]}..."
-
-
-def first_line(error: BaseException) -> str:
-    """The first line; its type where it says nothing."""
-    return shortened(text_of(error)) or type(error).__name__
-
-
-def raised(error: BaseException) -> str:
-    """`RuntimeError: no such luck`: type and first line of what code has raised."""
-    return f"{type(error).__name__}: {shortened(text_of(error))}".removesuffix(": ")
 
 
 def published(thing: Any, module: str) -> Any:

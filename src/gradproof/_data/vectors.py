@@ -1,4 +1,4 @@
-"""Long vectors, read block by block, and numbers that describe many."""
+"""Long vectors in blocks, and numbers that describe them: sizes, medians, the format of values."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ def blocks(array: Array, length: int = BLOCK) -> Sequence[slice]:
     if 0 < size <= length:
         return (slice(0, size),)
     return [slice(start, min(start + length, size)) for start in range(0, size, length)]
-
-
-# Sizes and medians that a few odd values do not spoil.
 
 
 SAMPLE = 256  # values that a median is taken of, or that are enough to average over
@@ -81,9 +78,6 @@ def median_of_positive(values: Array, *, zero: bool = False) -> float:
     zeros = int(ordered.searchsorted(0.0, "left" if zero else "right"))
     middle = zeros + (ordered.shape[0] - zeros) // 2
     return float(ordered[middle]) if middle < ordered.shape[0] else 0.0
-
-
-# Floating-point formats, as their numbers show them.
 
 
 EXPONENT = int(np.asarray(np.inf).view(np.int64))  # bits of a double without sign and digits

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gradproof._data.inputs import ByHand, name_of
+from gradproof._data.by_hand import ByHand
+from gradproof._data.inputs import name_of
 from gradproof._data.records import Report
 from gradproof._data.settings import Settings, run_settings
 from gradproof._engine import _repeat, _sweep

@@ -10,13 +10,8 @@ from typing import Any
 from gradproof import _adapters
 from gradproof._adapters.jax_code import adapter_of_code
 from gradproof._data import options
-from gradproof._data.inputs import (
-    ByHand,
-    input_selection,
-    name_of,
-    refuse_reference,
-    split_arguments,
-)
+from gradproof._data.by_hand import ByHand
+from gradproof._data.inputs import input_selection, name_of, refuse_reference, split_arguments
 from gradproof._data.limits import limited_space
 from gradproof._data.settings import TRANSFORM_NAMES, RunSettings
 from gradproof._maps.contract import DifferentiableMap

@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gradproof._data.inputs import ByHand, name_of, parameter_names
+from gradproof._data.by_hand import ByHand
+from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import BITS, LETTERS
 from gradproof._data.settings import Settings
 

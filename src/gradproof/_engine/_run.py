@@ -12,7 +12,8 @@ import numpy as np
 from gradproof._checks import concluded, requested_checks
 from gradproof._data import watch
 from gradproof._data.checks import Check
-from gradproof._data.frames import inside, is_our_mistake, raised, shortened
+from gradproof._data.exceptions import exception_line, short_line
+from gradproof._data.frames import inside, is_our_mistake
 from gradproof._data.limits import border_notes
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import RunSettings
@@ -94,8 +95,8 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
     except Exception as error:  # a rule of the user's that raises is a finding
         if is_our_mistake(error):
             raise
-        text = f"it raised {raised(error)}"
-        finding = Finding(name, f"{raised(error)}{inside(error)}", "raised")
+        text = f"it raised {exception_line(error)}"
+        finding = Finding(name, f"{exception_line(error)}{inside(error)}", "raised")
         result = CheckResult(name, Verdict.FAILED, text, (finding,))
     seconds = time.perf_counter() - started
     return replace(result, seconds=seconds, calls=dict(map_.counts - before), evidence=None)
@@ -105,7 +106,7 @@ def _unsupported(row: Check, missing: Unsupported, settings: RunSettings) -> Che
     name, reason = row.name, missing.reason
     if isinstance(missing, Raised) and not row.compares:
         finding = Finding(name, reason, "raised")
-        return CheckResult(name, Verdict.FAILED, f"it raised {shortened(reason)}", (finding,))
+        return CheckResult(name, Verdict.FAILED, f"it raised {short_line(reason)}", (finding,))
     if name not in settings.required:
         return CheckResult(name, Verdict.SKIPPED, reason)
     return CheckResult(name, Verdict.FAILED, reason, (Finding(name, reason, "unsupported"),))

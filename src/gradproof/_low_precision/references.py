@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradproof._compare.tolerances import root_mean_square
-from gradproof._data.frames import raised
+from gradproof._data.exceptions import exception_line
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -82,7 +82,7 @@ def find_references(
             refused.append(f"{name}: {missing.reason}")
             continue
         except Exception as error:  # a function may not run in double precision
-            refused.append(f"{name}: it raised {raised(error)}")
+            refused.append(f"{name}: it raised {exception_line(error)}")
             continue
         if reason := _without_value(map_, function):
             refused.append(f"{name}: {reason}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradproof._data.frames import raised as exception_text
+from gradproof._data.exceptions import exception_line
 from gradproof._data.space import Mask, Space, Values
 from gradproof._maps.contract import DifferentiableMap, OutputChangedError
 from gradproof._numdiff.steps import StepTable
@@ -136,7 +136,7 @@ class FunctionValues:
             return self._no_value(error)
 
     def _no_value(self, error: Exception) -> Values:
-        self.raised = self.raised or f"the function raised {exception_text(error)}"
+        self.raised = self.raised or f"the function raised {exception_line(error)}"
         return np.full(self.map.codomain.size, math.nan)
 
     def table(self, u: Values, steps: StepTable, x: Values | None = None) -> DifferenceTable:

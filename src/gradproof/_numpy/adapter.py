@@ -26,7 +26,8 @@ from gradproof._adapters.arrays import (
 )
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.handed_out import HandedOut
-from gradproof._data.inputs import ByHand, chosen, name_of, parameter_names
+from gradproof._data.by_hand import ByHand
+from gradproof._data.inputs import chosen, name_of, parameter_names
 from gradproof._data.space import Array
 from gradproof._guard.random import RandomState, source_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported

@@ -10,7 +10,7 @@ import array_api_compat
 import numpy as np
 
 from gradproof._adapters.arrays import Piece, kind_of, to_numpy
-from gradproof._data.inputs import ByHand
+from gradproof._data.by_hand import ByHand
 from gradproof._data.options import shown
 from gradproof.errors import UsageError
 

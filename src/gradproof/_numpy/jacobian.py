@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.arrays import to_numpy
-from gradproof._data.frames import first_line
+from gradproof._data.exceptions import first_line
 from gradproof._data.options import shown
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported

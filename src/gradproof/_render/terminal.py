@@ -1,4 +1,4 @@
-"""The report for a terminal: the plain text, with colours by verdict.
+"""Reports for a terminal: one as plain text, with colours by verdict; many as a table.
 
 Rich leaves the colours out where the output is piped or NO_COLOR is set.
 """
@@ -47,9 +47,6 @@ def _styled(report: Report) -> Text:
         for span in line:
             styled.append(span.text, STYLES.get(span.role))
     return styled
-
-
-# Many reports: a line each, and how many there are of what.
 
 
 NAMES = 36  # columns that a name gets at least, if it needs them

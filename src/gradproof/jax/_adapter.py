@@ -15,7 +15,7 @@ import numpy as np
 from gradproof._adapters.arrays import ROUNDINGS, ArrayMap, Piece
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.raised import unsupported
-from gradproof._data.frames import first_line
+from gradproof._data.exceptions import first_line
 from gradproof._data.held import finite_point
 from gradproof._data.options import container
 from gradproof._data.space import Array

@@ -18,7 +18,7 @@ from jax.extend import core
 
 from gradproof._adapters.raised import unsupported
 from gradproof._adapters.rounding import nearest, rounded_at_random
-from gradproof._data.frames import first_line
+from gradproof._data.exceptions import first_line
 from gradproof._maps.contract import Unsupported
 from gradproof.jax._hosted import PLAIN, numpy_result
 from gradproof.jax._programs import transferring

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad
 
 from gradproof._adapters.raised import by_user
-from gradproof._data.frames import first_line, text_of
+from gradproof._data.exceptions import first_line, text_of
 from gradproof._maps.contract import Unsupported
 
 # JAX compiles these anew in every call that is not compiled itself.

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from gradproof._adapters.raised import unsupported
-from gradproof._data.frames import first_line
+from gradproof._data.exceptions import first_line
 from gradproof.jax._call import Call
 
 # What JAX raises where a function asks for the value of an array that is traced.

@@ -16,7 +16,7 @@ from jax import tree_util
 
 from gradproof._adapters.arrays import Piece, chosen_names, name_at, read
 from gradproof._adapters.double import inside_partial
-from gradproof._data.frames import first_line
+from gradproof._data.exceptions import first_line
 from gradproof._data.inputs import chosen, output_name, parameter_names
 from gradproof._data.space import Array, Block
 from gradproof.errors import UsageError

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from gradproof._data.frames import first_line
+from gradproof._data.exceptions import first_line
 from gradproof._data.inputs import chosen, parameter_names
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError

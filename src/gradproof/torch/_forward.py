@@ -17,7 +17,7 @@ from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
 
 from gradproof._adapters.raised import by_user, unsupported
-from gradproof._data.frames import first_line, text_of
+from gradproof._data.exceptions import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call

@@ -22,7 +22,7 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut, changed
 from gradproof._adapters.raised import unsupported
-from gradproof._data.frames import first_line, raised
+from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
 from gradproof.torch._call import Call, pulled
@@ -319,7 +319,7 @@ class Graph:
         """J^T v of a run of its own, in which only the inputs `slots` require grad."""
         self.call.require_arguments()
         tensors = [tensor.requires_grad_(k in slots) for k, tensor in enumerate(self.call.fresh())]
-        with unsupported(why=raised, kind=Refused):
+        with unsupported(why=exception_line, kind=Refused):
             roots = self.outputs.roots(self.call(tensors))
         cotangents = self.outputs.cotangents(v)
         pairs = [pair for pair in zip(roots, cotangents, strict=True) if pair[0].requires_grad]
@@ -465,7 +465,7 @@ class Graph:
         except RuntimeError as error:
             if any(map(refuses, self.roots)):
                 return Unsupported(first_line(error))
-            return Raised(raised(error))
+            return Raised(exception_line(error))
         return None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradproof._data import options
 from gradproof._data.checks import RENAMED
-from gradproof._data.frames import raised
+from gradproof._data.exceptions import exception_line
 from gradproof._data.inputs import input_selection, name_of, split_arguments
 from gradproof._data.records import Report
 from gradproof._data.settings import RunSettings, run_settings
@@ -141,7 +141,7 @@ def _of_first(
     except LostError:
         raise
     except BaseException as error:
-        party.stop(RuntimeError(f"the first rank ended with {raised(error)}"))
+        party.stop(RuntimeError(f"the first rank ended with {exception_line(error)}"))
         raise
     party.stop(said)
     return said  # type: ignore[no-any-return]  # one of the two

@@ -25,7 +25,8 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradproof._data.frames import first_line, is_our_mistake, raised
+from gradproof._data.exceptions import exception_line, first_line
+from gradproof._data.frames import is_our_mistake
 from gradproof._data.visible import joined
 from gradproof._guard import restored
 from gradproof._maps.contract import Unsupported
@@ -191,7 +192,9 @@ class Ranks:
             if step.events is None and is_our_mistake(error):
                 raise
             if not isinstance(error, (UsageError, Unsupported)):  # these the engine knows
-                error = ElsewhereError(f"rank {self.names[self.rank]} raised {raised(error)}")
+                error = ElsewhereError(
+                    f"rank {self.names[self.rank]} raised {exception_line(error)}"
+                )
             event = Event("", error, time.monotonic() - started >= self.patience)
         self._raise(self.shared(event) if step.events is None else step.events)
         return cast("Result", found)  # nothing was raised

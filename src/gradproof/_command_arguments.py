@@ -1,0 +1,145 @@
+"""What words of the command line stand for: functions, arrays in files or drawn, literals."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import importlib.util
+import operator
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gradproof import _adapters
+from gradproof._data.by_hand import CLAIMS
+from gradproof._data.exceptions import first_line, sentence
+from gradproof._data.frames import as_told
+from gradproof._data.options import shown as in_a_message
+from gradproof._data.specs import ArraySpec
+from gradproof.errors import UsageError
+
+
+class UserCodeError(UsageError):
+    """The user's code raised; `trace` is what Python prints of it, without the frames of ours."""
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        super().__init__(f"{what} raised {sentence(error)}")
+        self.trace = as_told(error)
+
+
+def target_function(option: str, text: str) -> Callable[..., Any]:
+    """The function that `package.module:name` or `file.py:name` names, its module imported."""
+    where, _, path = text.rpartition(":")
+    if not (where and path):
+        raise UsageError(f"{option}: expected package.module:name or file.py:name, got {text!r}")
+    if where.endswith(".py") and not Path(where).is_file():
+        raise UsageError(f"{option}: there is no file {where!r}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as `python -m` does
+    try:
+        module = _imported_file(where) if where.endswith(".py") else importlib.import_module(where)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the user's module raises while imported
+        raise UserCodeError(f"{option}: importing {where!r}", error) from error
+    try:
+        function = operator.attrgetter(path)(module)
+    except AttributeError:
+        raise UsageError(f"{option}: {where!r} has no {path!r}") from None
+    if not callable(function):
+        kind = type(function).__name__
+        raise UsageError(f"{option}: {text!r} is a {kind}, which cannot be called")
+    return function  # type: ignore[no-any-return] # callable, as checked
+
+
+def _imported_file(name: str) -> ModuleType:
+    """The module of a file, run anew; its folder is on the path, as for a script."""
+    file = Path(name).resolve()
+    spec = importlib.util.spec_from_file_location(f"_gradproof_target_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise ImportError("not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickle look their module up
+    sys.path.insert(0, str(file.parent))
+    spec.loader.exec_module(module)
+    return module
+
+
+def framework_of_arrays(arguments: argparse.Namespace, function: Callable[..., Any]) -> str:
+    """The framework of the arrays: as told, or what the function's module is of or imports."""
+    if arguments.framework is not None:
+        return str(arguments.framework)
+    if any(getattr(arguments, claim) is not None for claim in CLAIMS):
+        return "numpy"
+    module = getattr(function, "__module__", None) or type(function).__module__
+    names = [module]
+    for value in list(vars(sys.modules[module]).values()) if module in sys.modules else []:
+        named = value.__name__ if isinstance(value, ModuleType) else value
+        names.append(named if isinstance(named, str) else getattr(value, "__module__", ""))
+    used = {str(name).partition(".")[0] for name in names}
+    # A function of plain Python takes the tensors of PyTorch.
+    known = (name for name in ("torch", "jax", "numpy") if name in used)
+    return next(known, "torch")
+
+
+def call_arguments(
+    arguments: argparse.Namespace, framework: str, seed: int
+) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments of the call, arrays drawn or read."""
+    try:
+        arrays = _adapters.samples_module(framework)
+    except ModuleNotFoundError as error:
+        extra = f"pip install 'gradproof[{framework}]'"
+        raise UsageError(f"--framework: {error.name} is needed: {extra}") from error
+    rng, device = np.random.default_rng(seed), arguments.device
+
+    def argument_value(option: str, text: str) -> Any:
+        if not _is_array(text):
+            return _literal_value(option, text)
+        described = None if text.endswith((".npy", ".pt")) else ArraySpec.parse(text)
+        if text.endswith(".pt") and framework != "torch":
+            raise UsageError(f"{option}: {text!r} is of PyTorch, and the arrays are of {framework}")
+        try:
+            if described is not None:
+                return arrays.array_from_numpy(described.drawn_values(rng), described.dtype, device)
+            if text.endswith(".npy"):
+                values = np.load(text)
+                return arrays.array_from_numpy(values, str(values.dtype), device)
+            return arrays.array_from_file(text, device)
+        except Exception as error:  # no such file, device or dtype, or no memory
+            said = first_line(error)
+            raise UsageError(f"{option}: cannot make an array of {text!r}: {said}") from error
+
+    named = {}
+    for text in arguments.kwarg:
+        name, equals, written = text.partition("=")
+        if not (equals and name.isidentifier()):
+            raise UsageError(f"--kwarg: expected NAME=ARGUMENT, got {in_a_message(text)}")
+        named[name] = written
+    if not any(map(_is_array, [*arguments.arguments, *named.values()])):
+        raise UsageError("ARGUMENT: give at least one array, such as float64[8,16] or x.npy")
+    inputs = [argument_value("ARGUMENT", text) for text in arguments.arguments]
+    return inputs, {name: argument_value(f"--kwarg {name}", text) for name, text in named.items()}
+
+
+def _is_array(text: str) -> bool:
+    return text.endswith((".npy", ".pt")) or re.match(r"\s*\w+\s*\[", text) is not None
+
+
+def _literal_value(option: str, text: str) -> Any:
+    """A literal of Python, or the text itself where it is a word."""
+    try:
+        return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        if re.fullmatch(r"[^\W\d][\w.-]*", text):
+            return text
+        raise UsageError(
+            f"{option}: expected an array such as float64[3,4], a file .npy or .pt, a literal of "
+            f"Python or a word, got {in_a_message(text)}"
+        ) from None

@@ -1,0 +1,34 @@
+"""What messages quote of an exception, of a class of the user's, whose text may raise as well."""
+
+from __future__ import annotations
+
+_LETTERS = 160  # of what an exception says, in a summary
+
+
+def text_of(error: BaseException) -> str:
+    """All of it."""
+    try:
+        return str(error)
+    except Exception:  # whatever the text of the user's class raises: it has none then
+        return ""
+
+
+def sentence(error: BaseException) -> str:
+    """`RuntimeError: no such luck`, on one line."""
+    return " ".join(f"{type(error).__name__}: {text_of(error)}".split()).removesuffix(":")
+
+
+def short_line(text: str) -> str:
+    """The first line of a text, short enough for a summary."""
+    line, *_ = text.strip().splitlines() or [""]
+    return line if len(line) <= _LETTERS else f"{line[: _LETTERS - 3]}..."
+
+
+def first_line(error: BaseException) -> str:
+    """The first line; its type where it says nothing."""
+    return short_line(text_of(error)) or type(error).__name__
+
+
+def exception_line(error: BaseException) -> str:
+    """`RuntimeError: no such luck`: type and first line of what code has raised."""
+    return f"{type(error).__name__}: {short_line(text_of(error))}".removesuffix(": ")
