@@ -183,6 +183,56 @@ def test_a_framework_is_imported_only_where_it_is_known(file, framework):
         assert framework not in roots
 
 
+def private_uses(tree: ast.AST, framework: str) -> list[str]:
+    """A framework's private names in a file: modules, and attributes of what it imports."""
+
+    def is_private(name: str) -> bool:
+        parts = name.split(".")
+        return any(part.startswith("_") and not part.startswith("__") for part in parts)
+
+    known, found = {framework: framework}, []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [(alias.asname, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [
+                (each.asname or each.name, f"{node.module}.{each.name}") for each in node.names
+            ]
+        else:
+            continue
+        for name, path in names:
+            if path.split(".")[0] == framework:
+                known[name or framework] = path if name else framework
+                found += [path] if is_private(path) else []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            name, dot, rest = ast.unparse(node).partition(".")
+            is_operator = (name, rest.partition(".")[0]) == ("torch", "ops")  # names, not API
+            if name in known and is_private(rest) and not is_operator:
+                found.append(f"{known[name]}{dot}{rest}")
+    return found
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_private_api_of_a_framework_is_used_in_its_compat_file_only(file, framework):
+    if file.name != "_compat.py":
+        assert private_uses(parsed(file), framework) == []
+
+
+def test_private_api_is_seen():
+    for line in [
+        "import torch._decomp",
+        "from torch._decomp import decomposition_table",
+        "from torch.autograd.graph import _engine_run_backward",
+        "import torch\ntorch._C._set_grad_enabled(True)",
+        "from torch.autograd import forward_ad as ad\nad._current_level",
+        "from jax._src import core",
+    ]:
+        assert any(private_uses(ast.parse(line), framework) for framework in FRAMEWORKS)
+    assert private_uses(ast.parse("import torch\ntorch.ops.aten._softmax.default"), "torch") == []
+
+
 def identifiers_of(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         for field in ("id", "attr", "arg", "name", "asname"):

@@ -83,7 +83,7 @@ def patch_grad(monkeypatch, change):
         return tuple(map(change, engine(*args, **kw)))
 
     monkeypatch.setattr(torch.autograd, "_engine_run_backward", patched)
-    monkeypatch.setattr(adapter_call, "_ENGINE", patched)
+    monkeypatch.setattr(adapter_call, "run_engine", patched)
 
 
 def test_a_wrong_dtype_is_called_a_wrong_dtype(monkeypatch):

@@ -356,7 +356,7 @@ def test_wrong_dtype_or_size_of_a_gradient(name, monkeypatch):
         return tuple(g.reshape(1, -1) for g in grads)
 
     monkeypatch.setattr(torch.autograd, "_engine_run_backward", patched)
-    monkeypatch.setattr(call, "_ENGINE", patched)
+    monkeypatch.setattr(call, "run_engine", patched)
     for check in (theirs.gradcheck, ours.gradcheck):
         with pytest.raises(theirs.GradcheckError):
             check(torch.sin, real(2), check_grad_dtypes=True)

@@ -16,34 +16,26 @@ from typing import Any
 import jax
 import numpy as np
 
+from gradproof.jax._compat import constant_handlers, enabled_64_bits
+
 
 def double_precision() -> AbstractContextManager[Any]:
     """A context in which arrays may have 64 bits."""
     if jax.config.jax_enable_x64:
         return nullcontext()
     _keep_apart()
-    return _enabled()
-
-
-def _enabled() -> AbstractContextManager[Any]:
-    if callable(getattr(jax, "enable_x64", None)):
-        return jax.enable_x64(True)  # type: ignore[no-any-return]  # JAX's
-    from jax.experimental import enable_x64  # before JAX 0.8
-
-    return enable_x64()  # type: ignore[no-any-return]  # JAX's
+    return enabled_64_bits()
 
 
 @functools.cache
 def _keep_apart() -> None:
     """Once, where JAX mixes the two: constants are remembered by their dtype, too, from here on."""
-    try:
-        from jax._src.dtypes import canonicalize_dtype, canonicalize_value
-        from jax._src.dtypes import register_canonicalize_value_handler as register
-        from jax._src.literals import TypedNdArray
-    except ImportError:  # of another version, which has nothing to mend, or mends it otherwise
+    handlers = constant_handlers()
+    if handlers is None:  # another version, which has nothing to mend, or mends it otherwise
         return
+    canonicalize_dtype, canonicalize_value, register, TypedNdArray = handlers
     probe = np.zeros(1)
-    with _enabled():
+    with enabled_64_bits():
         held = canonicalize_value(probe)
     if canonicalize_value(probe).dtype != held.dtype:
         return

@@ -20,6 +20,7 @@ from gradproof._adapters.raised import unsupported
 from gradproof._adapters.rounding import nearest, rounded_at_random
 from gradproof._data.exceptions import first_line
 from gradproof._maps.contract import Unsupported
+from gradproof.jax._compat import bind_equation
 from gradproof.jax._hosted import PLAIN, numpy_result
 from gradproof.jax._programs import transferring
 
@@ -127,9 +128,7 @@ class Rounded:
         """What an operation makes of these values."""
         if self._xp is np and (found := numpy_result(equation, values)) is not None:
             return [found]
-        bound = equation.primitive.get_bind_params(equation.params)
-        functions, bound = bound if isinstance(bound, tuple) else ((), bound)  # JAX before 0.8
-        results = equation.primitive.bind(*functions, *values, **bound)
+        results = bind_equation(equation, values)
         return list(map(self._taken, results if equation.primitive.multiple_results else [results]))
 
     def _taken(self, value: Any) -> Any:

@@ -20,11 +20,12 @@ from gradproof._data.inputs import chosen, parameter_names
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
+from gradproof.torch._compat import MKLDNN
 from gradproof.torch._leaves import DenseLeaf, Leaf, MkldnnLeaf, SharedLeaf
 from gradproof.torch._memory import SORTED, OverlapError, in_kind, private_copy
 from gradproof.torch._sparse import sparse_leaf
 from gradproof.torch._state import sources_in
-from gradproof.torch._tensors import MKLDNN, SPARSE, is_differentiable, unsupported_kind
+from gradproof.torch._tensors import SPARSE, is_differentiable, unsupported_kind
 from gradproof.torch._tree import Path, Tree, argument_of, input_name, is_flat, tensors_of
 
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else

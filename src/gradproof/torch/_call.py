@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import _vmap_internals
-from torch.autograd.graph import _engine_run_backward
 from torch.overrides import has_torch_function
 
 from gradproof._adapters.raised import unsupported
@@ -20,12 +18,11 @@ from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
+from gradproof.torch._compat import legacy_vmap, run_engine, run_engine_with_devices
 from gradproof.torch._in_double import InDouble
 from gradproof.torch._inputs import Inputs
 from gradproof.torch._outputs import Outputs
 from gradproof.torch._rounding import Rounding
-
-_ENGINE: Any = torch.autograd.Variable._execution_engine.run_backward
 
 
 def function_name(fn: Callable[..., Any]) -> str:
@@ -215,11 +212,11 @@ def pulled(
         )
     outputs, tensors = tuple(outputs), tuple(tensors)
     # What PyTorch has around its engine is for threads of devices, and a log of every node.
-    run = _ENGINE if outputs[0].is_cpu else _engine_run_backward
+    run = run_engine if outputs[0].is_cpu else run_engine_with_devices
 
     rest = retain_graph, create_graph, tensors, True
     if not is_grads_batched:
         return run(outputs, tuple(cotangents), *rest, accumulate_grad=False)
     pull = functools.partial(run, accumulate_grad=False)
-    rows = _vmap_internals._vmap(lambda *given: pull(outputs, given, *rest), 0, 0, True)
+    rows = legacy_vmap(lambda *given: pull(outputs, given, *rest), 0, 0, True)
     return tuple(rows(*cotangents))

@@ -13,7 +13,6 @@ import torch
 
 # torch.func.vmap has no rule for make_dual, and torch.func.jvp refuses custom functions that
 # dual numbers accept; this is the vmap that PyTorch itself puts around dual numbers.
-from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
 
 from gradproof._adapters.raised import by_user, unsupported
@@ -21,6 +20,7 @@ from gradproof._data.exceptions import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
+from gradproof.torch._compat import forward_level, legacy_vmap, make_dual, unpack_dual
 from gradproof.torch._graph import vectorised
 from gradproof.torch._operators import is_custom, operator_name
 from gradproof.torch._outputs import Outputs, floating_in
@@ -39,15 +39,13 @@ _NO_FORWARD = (
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
 _LACKING = "Trying to use forward AD with"  # an operation for which there may be a formula
-_MAKE_DUAL: Any = torch._VF._make_dual
-_UNPACK_DUAL: Any = torch._VF._unpack_dual
 _PYTORCH = frozenset({"torch"})
 _NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
 
 def _level() -> AbstractContextManager[Any]:
     """A level of forward mode: a new one, or the user's, since they do not nest."""
-    return nullcontext() if forward_ad._current_level >= 0 else forward_ad.dual_level()
+    return nullcontext() if forward_level() >= 0 else forward_ad.dual_level()
 
 
 @functools.cache
@@ -65,13 +63,13 @@ def _load_formulas() -> None:
 
 def _dual(primal: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
     """A dual number, of which the formulas are not loaded: an operation that lacks one says so."""
-    made: torch.Tensor = _MAKE_DUAL(primal, tangent, level=forward_ad._current_level)
+    made: torch.Tensor = make_dual(primal, tangent, level=forward_level())
     return made
 
 
 def _tangent(dual: torch.Tensor) -> torch.Tensor | None:
     """That of a dual number, None where it has none."""
-    found: torch.Tensor | None = _UNPACK_DUAL(dual, level=forward_ad._current_level)[1]
+    found: torch.Tensor | None = unpack_dual(dual, level=forward_level())[1]
     return found
 
 
@@ -164,7 +162,7 @@ class Forward:
 
         def push_all() -> Any:
             stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
-            return _vmap(push_one)(*stacked)
+            return legacy_vmap(push_one)(*stacked)
 
         for output, result in zip(outputs.kept, vectorised(push_all), strict=True):
             found = to_vector(result, output.dtype)

@@ -16,9 +16,10 @@ from torch.autograd import gradcheck as _gradcheck
 from torch.overrides import is_tensor_like
 
 from gradproof._guard import guarded, restored
+from gradproof.torch._compat import MKLDNN
 from gradproof.torch._guards import as_tuple
 from gradproof.torch._sparse import values_of
-from gradproof.torch._tensors import MKLDNN, SPARSE
+from gradproof.torch._tensors import SPARSE
 
 # The module, which `torch.autograd` hides behind its function; without what says that two are old.
 _theirs = inspect.unwrap(_gradcheck).__globals__

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut, changed
 from gradproof._adapters.raised import unsupported
@@ -26,12 +25,18 @@ from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
 from gradproof.torch._call import Call, pulled
+from gradproof.torch._compat import (
+    AccumulateGrad,
+    UndefinedGrad,
+    preserved_version_counter,
+    storage_use_count,
+    will_run_node,
+)
 from gradproof.torch._outputs import Outputs, floating_in
 from gradproof.torch._tensors import PLAIN, is_floating, private_vector, unit_roundoff
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
-_ACCUMULATES: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]  # stubs
 _LOOKED_AT = 32  # nodes that are looked at before the engine is asked, which takes as long
 _WALKED = 1_000  # nodes of a graph that become objects of Python; far from what overflows a stack
 
@@ -57,7 +62,7 @@ class _Planned(torch.autograd.Function):
 def reached(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[bool]:
     """Which of these leaf tensors, that require grad, the graph of the outputs contains."""
     # UndefinedGrad takes every layout, and subclasses as tensors.
-    after: Any = torch._C._functions.UndefinedGrad()
+    after: Any = UndefinedGrad()
     with torch.enable_grad():
         nodes = [after(leaf).grad_fn.next_functions[0][0] for leaf in leaves]
     return _planned(outputs, leaves, nodes)
@@ -87,7 +92,7 @@ def _planned(
         return found
 
     def tell() -> None:
-        found[:] = map(torch._C._will_engine_execute_node, nodes)
+        found[:] = map(will_run_node, nodes)
 
     with torch.enable_grad():
         root = _Planned.apply(tell, *outputs)  # type: ignore[no-untyped-call]  # PyTorch's
@@ -100,7 +105,7 @@ def unreachable(outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
     """Positions of the leaf tensors that the graph of the outputs does not contain."""
     missing = set(map(id, tensors))
     for node in itertools.islice(_nodes(outputs), _LOOKED_AT):
-        if type(node) is _ACCUMULATES:
+        if type(node) is AccumulateGrad:
             missing.discard(id(node.variable))
             if not missing:
                 return []
@@ -155,7 +160,7 @@ def _holders(tensor: Any) -> tuple[int, ...]:
         sys.getrefcount(tensor),
         weakref.getweakrefcount(tensor),
         tensor._use_count(),
-        torch._C._storage_Use_Count(memory._cdata),
+        storage_use_count(memory._cdata),
         tensor._version,
         *tensor.shape,
     )
@@ -306,12 +311,11 @@ class Graph:
         """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
         if not self.roots:
             return np.zeros(self.inputs.space.size)
-        undefine: Any = torch._C._functions.UndefinedGrad
         roots, cotangents = list(self.roots), self.outputs.cotangents(v)
         slots = [k for k, slot in enumerate(self.outputs.space.slots) if not slot.detached]
         for place, slot in enumerate(slots):
             if slot in missing:
-                roots[place] = undefine()(roots[place])
+                roots[place] = UndefinedGrad()(roots[place])
                 cotangents[place] = torch.zeros_like(cotangents[place])
         return self.inputs.vector(self.call.grad(roots, self.tensors, cotangents))
 
@@ -373,7 +377,7 @@ class Graph:
         held, new = [t.detach().clone() for t in self.tensors], self.inputs.at(private_vector(x))
         with ExitStack() as versions, torch.no_grad():
             for tensor in self.tensors:
-                versions.enter_context(_unsafe_preserve_version_counter(tensor))
+                versions.enter_context(preserved_version_counter(tensor))
             try:
                 for tensor, values in zip(self.tensors, new, strict=True):
                     tensor.copy_(values)

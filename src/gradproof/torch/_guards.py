@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 from torch.overrides import is_tensor_like
-from torch.utils._pytree import tree_leaves
 
 from gradproof._data.frames import users_frame
 from gradproof._data.options import container, shown
 from gradproof.errors import UsageError
+from gradproof.torch._compat import MKLDNN, pytree
 from gradproof.torch._memory import require_no_overlap
 from gradproof.torch._sparse import values_of
-from gradproof.torch._tensors import MKLDNN, SPARSE, unsupported_kind
+from gradproof.torch._tensors import SPARSE, unsupported_kind
 
 Checked = tuple[int, torch.Tensor]  # position of an argument, and a tensor in it that is checked
 
@@ -101,6 +101,6 @@ def warn_of_low_precision(checked: Sequence[Checked]) -> None:
 def _checked(inputs: tuple[Any, ...]) -> Iterator[Checked]:
     """Position of the argument and tensor, for all that require grad, containers searched."""
     for position, argument in enumerate(inputs):
-        for leaf in [argument] if type(argument) is torch.Tensor else tree_leaves(argument):
+        for leaf in [argument] if type(argument) is torch.Tensor else pytree.tree_leaves(argument):
             if is_tensor_like(leaf) and leaf.requires_grad:
                 yield position, leaf

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 
+from gradproof.torch._compat import pytree
 from gradproof.torch._modes import (
     DispatchMode,
     FunctionMode,
@@ -68,15 +68,21 @@ class InDouble:
         if name == "__get__" or name.endswith("_") or "out" in kwargs or not _mixes(args, kwargs):
             return func(*args, **kwargs)
         self.needed = True
-        args, kwargs = tree_map(_widened, (tuple(args), dict(kwargs)))
+        args, kwargs = pytree.tree_map(_widened, (tuple(args), dict(kwargs)))
         return func(*args, **kwargs)
 
     def _drawn(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        narrow, named = tree_map(self._narrowed, (tuple(args), dict(kwargs)))
+        narrow, named = pytree.tree_map(self._narrowed, (tuple(args), dict(kwargs)))
         found = func(*narrow, **named)
         if name.endswith("_"):
             return args[0] if found is args[0] else args[0].copy_(found)
-        same = all(map(operator.is_, tree_leaves((narrow, named)), tree_leaves((args, kwargs))))
+        same = all(
+            map(
+                operator.is_,
+                pytree.tree_leaves((narrow, named)),
+                pytree.tree_leaves((args, kwargs)),
+            )
+        )
         return found if same else _widened(found)
 
     def _narrowed(self, value: Any) -> Any:

@@ -14,6 +14,7 @@ import torch
 
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
+from gradproof.torch._compat import neg_view
 from gradproof.torch._leaves import DenseLeaf
 from gradproof.torch._modes import DispatchMode, FunctionMode
 from gradproof.torch._outputs import Output
@@ -57,7 +58,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     if "conjugate" in names and tensor.is_complex():
         return _placed(tensor.conj().resolve_conj(), names).conj()
     if "negative" in names and not tensor.is_complex():
-        negated: torch.Tensor = torch._neg_view(_placed(-tensor, names | {"gaps"}))
+        negated: torch.Tensor = neg_view(_placed(-tensor, names | {"gaps"}))
         return negated
     return _placed(tensor, names)
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from gradproof.errors import UsageError
+from gradproof.torch._compat import neg_view
 from gradproof.torch._tensors import PLAIN
 
 SORTED = 1_000_000  # entries up to which their places in memory are sorted, within a second
@@ -36,7 +37,7 @@ def placed_like(
     """
     if like.is_conj() or like.is_neg():
         # `like` and the values without that bit, and the bit again: what is in memory.
-        turned = torch.conj if like.is_conj() else torch._neg_view
+        turned = torch.conj if like.is_conj() else neg_view
         return turned(placed_like(turned(values), turned(like.detach()), dtype))
     if type(like) not in PLAIN:
         private = like.detach().clone()

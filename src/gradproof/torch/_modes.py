@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradproof.torch._compat import LAZY_BITS, TorchDispatchMode, is_key_excluded, set_key_excluded
 
 Called = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]  # operator, args, kwargs -> result
-
-_BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
 
 
 class DispatchMode(TorchDispatchMode):
@@ -71,16 +70,14 @@ def conjugate_bits_honoured() -> Iterator[None]:
     There `a + 0` of a conjugated matrix is not conjugated, and `linalg.pinv` of a complex one is
     wrong (docs/defects/pytorch.md).
     """
-    set_excluded = torch._C._dispatch_tls_set_dispatch_key_excluded
-    is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
-    before = [(key, is_excluded(key)) for key in _BITS]
-    for key in _BITS:
-        set_excluded(key, False)
+    before = [(key, is_key_excluded(key)) for key in LAZY_BITS]
+    for key in LAZY_BITS:
+        set_key_excluded(key, False)
     try:
         yield
     finally:
         for key, excluded in before:
-            set_excluded(key, excluded)
+            set_key_excluded(key, excluded)
 
 
 def tensors_among(values: Sequence[Any]) -> Iterator[torch.Tensor]:

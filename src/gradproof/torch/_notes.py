@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from gradproof.torch._captured import Captured
+from gradproof.torch._compat import NormBase
 from gradproof.torch._graph import Graph, unreachable
 from gradproof.torch._memory import sharing
 
@@ -51,9 +52,7 @@ _DRAWN = (
 
 def _batch_statistics(held: Captured) -> Iterator[str]:
     if any(
-        isinstance(module, torch.nn.modules.batchnorm._NormBase)
-        and module.training
-        and module.running_mean is not None
+        isinstance(module, NormBase) and module.training and module.running_mean is not None
         for root in held.modules
         for module in root.modules()
     ):

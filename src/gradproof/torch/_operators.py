@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._library.custom_ops import CustomOpDef
 
 from gradproof.errors import UsageError
+from gradproof.torch._compat import CustomOpDef, OpOverload, OpOverloadPacket
 
 _NATIVE = "aten::", "prims::"
 
@@ -16,9 +16,9 @@ def operator_name(fn: Any) -> str:
     """`mylib::op`; "" where the function is no operator of torch.library."""
     if isinstance(fn, CustomOpDef):
         return str(fn._qualname)
-    if isinstance(fn, torch._ops.OpOverload):
+    if isinstance(fn, OpOverload):
         return str(fn.name())
-    return str(fn._qualified_op_name) if isinstance(fn, torch._ops.OpOverloadPacket) else ""
+    return str(fn._qualified_op_name) if isinstance(fn, OpOverloadPacket) else ""
 
 
 def is_custom(operator: str) -> bool:
@@ -42,7 +42,7 @@ def operator(text: str) -> Any:
 
 def is_pytorch_operator(func: Any) -> bool:
     """Whether nobody else wrote an operator, who may have detached by mistake."""
-    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(func, (OpOverload, OpOverloadPacket)):
         return str(func).startswith("aten.")
     module = getattr(func, "__module__", None) or "torch"  # builtin ones name none
     return str(module).partition(".")[0] == "torch"

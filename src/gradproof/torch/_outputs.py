@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 from gradproof._data.inputs import output_name
 from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import OutputChangedError
 from gradproof.errors import UsageError
+from gradproof.torch._compat import MKLDNN, pytree
 from gradproof.torch._tensors import (
-    MKLDNN,
     SPARSE,
     is_differentiable,
     private_vector,

@@ -1,6 +1,6 @@
 """The custom derivatives that a run of PyTorch meets, with their inputs: recorded, then checked.
 
-Every call of a Function ends in `_SingleLevelFunction.apply`, also one whose `apply` was bound
+Every call of a Function ends in `SingleLevelFunction.apply`, also one whose `apply` was bound
 before; every call of an operator from Python in `__call__` of its packet or overload. Both are
 patched for all threads. What neither tells, Functions of C++ and those that torch.func makes, is
 seen in the graph when it is differentiated.
@@ -17,8 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.function import _SingleLevelFunction
-from torch.utils import _pytree as pytree
 
 from gradproof._checks import requested_checks
 from gradproof._data.frames import users_frame
@@ -26,6 +24,15 @@ from gradproof._data.options import optional, positive
 from gradproof._data.records import Verdict
 from gradproof._data.settings import fresh_seed, run_settings
 from gradproof.errors import UsageError
+from gradproof.torch._compat import (
+    BACKWARD_NAME,
+    BACKWARD_OWNER,
+    OpOverload,
+    OpOverloadPacket,
+    SingleLevelFunction,
+    are_transforms_active,
+    pytree,
+)
 
 if TYPE_CHECKING:
     from gradproof._survey import Case, CaseResult, SurveyReport
@@ -291,7 +298,7 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
 
 def _quietly(tell: Callable[[], None]) -> None:
     """The program goes on whatever recording it meets."""
-    if torch._C._are_functorch_transforms_active() or torch.compiler.is_compiling():
+    if are_transforms_active() or torch.compiler.is_compiling():
         return
     with contextlib.suppress(Exception):  # of a tensor that cannot be copied: it is in the graph
         tell()
@@ -304,7 +311,7 @@ def _patches(seen: Seen) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
             if not _is_own(cls):
                 _quietly(lambda: seen.called(cls, cls.__name__, args, kwargs))
-            return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
+            return super(SingleLevelFunction, cls).apply(*args, **kwargs)
 
         return classmethod(apply)
 
@@ -324,7 +331,7 @@ def _patches(seen: Seen) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
 
         return run
 
-    yield _SingleLevelFunction, "apply", of_functions
-    for kind in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):
+    yield SingleLevelFunction, "apply", of_functions
+    for kind in (OpOverload, OpOverloadPacket):
         yield kind, "__call__", of_operators
-    yield torch.autograd, "_engine_run_backward", of_backward
+    yield BACKWARD_OWNER, BACKWARD_NAME, of_backward

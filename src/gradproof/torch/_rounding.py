@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradproof._adapters.rounding import nearest, rounded_at_random
 from gradproof._data.formats import SINGLE
+from gradproof.torch._compat import TorchDispatchMode, decomposition_table
 from gradproof.torch._modes import DispatchMode, conjugate_bits_honoured, tensors_among
 from gradproof.torch._tensors import PLAIN
 

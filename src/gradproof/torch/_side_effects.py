@@ -15,10 +15,11 @@ from gradproof._data.vectors import KEPT
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw, effect_on
 from gradproof._maps.contract import Observed
+from gradproof.torch._compat import default_device
 from gradproof.torch._grad_metadata import differing_traits
 from gradproof.torch._graph import Graph
 from gradproof.torch._memory import share_memory
-from gradproof.torch._state import default_device, put_device_back
+from gradproof.torch._state import put_device_back
 
 _APART = 2039  # words, a prime: no shape of an array is made of it
 

@@ -6,8 +6,7 @@ and puts back what it found.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -19,11 +18,24 @@ from gradproof._guard import drawn_from, kept
 from gradproof._guard.random import GENERATORS as OTHERS
 from gradproof._guard.random import Source, source_of
 from gradproof.errors import UsageError
+from gradproof.torch._compat import (
+    LAZY_BITS,
+    MODE_STACKS,
+    default_device,
+    forward_level,
+    frame_evaluation,
+    is_fake_mode_active,
+    is_forward_grad_enabled,
+    is_key_excluded,
+    leave_transforms,
+    saved_tensor_hooks,
+    set_forward_grad_enabled,
+    set_grad_enabled,
+    set_key_excluded,
+    transform_depth,
+)
 
 GENERATORS = (torch.Generator, *OTHERS)
-
-_HOOKS: Any = torch._C._autograd
-_KEYS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)  # as rounding sets them
 
 
 _CPU = torch.default_generator
@@ -71,14 +83,6 @@ def _source_of(value: object) -> Source | None:
     return source_of(value)
 
 
-def default_device() -> Any:
-    """The mode that makes a device the default one; None where nobody has set one.
-
-    To ask PyTorch for the device takes six calls.
-    """
-    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-
-
 def put_device_back(kept: Any) -> None:
     """Make what `default_device` told the default device again."""
     if default_device() is not kept:
@@ -110,55 +114,38 @@ def _without_anomalies() -> Iterator[None]:
 @contextmanager
 def _hooks_allowed() -> Iterator[None]:
     """Default hooks of saved tensors that are there stay, and further ones are allowed."""
-    why = _HOOKS._saved_tensors_hooks_get_disabled_error_message()
-    there = _HOOKS._top_saved_tensors_default_hooks(True)
+    why = saved_tensor_hooks._saved_tensors_hooks_get_disabled_error_message()
+    there = saved_tensor_hooks._top_saved_tensors_default_hooks(True)
     try:
-        _HOOKS._saved_tensors_hooks_enable()
+        saved_tensor_hooks._saved_tensors_hooks_enable()
         yield
     finally:
-        _HOOKS._saved_tensors_hooks_enable()
-        while (top := _HOOKS._top_saved_tensors_default_hooks(True)) and top != there:
-            _HOOKS._pop_saved_tensors_default_hooks()
+        saved_tensor_hooks._saved_tensors_hooks_enable()
+        while (top := saved_tensor_hooks._top_saved_tensors_default_hooks(True)) and top != there:
+            saved_tensor_hooks._pop_saved_tensors_default_hooks()
         if why is not None:
-            _HOOKS._saved_tensors_hooks_disable(why, fail_if_non_empty=False)
+            saved_tensor_hooks._saved_tensors_hooks_disable(why, fail_if_non_empty=False)
 
 
 @contextmanager
 def _gradients_enabled() -> Iterator[None]:
-    before = torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled()
+    before = torch.is_grad_enabled(), is_forward_grad_enabled()
     try:
-        torch._C._set_grad_enabled(True)
-        torch._C._set_fwd_grad_enabled(True)
+        set_grad_enabled(True)
+        set_forward_grad_enabled(True)
         yield
     finally:
-        torch._C._set_grad_enabled(before[0])
-        torch._C._set_fwd_grad_enabled(before[1])
-
-
-# Stacks of modes, of functions first: length, the one at a place, what takes the last, and adds.
-_STACKS: tuple[tuple[Callable[..., Any], ...], ...] = (
-    (
-        torch._C._len_torch_function_stack,
-        torch._C._get_function_stack_at,
-        torch._C._pop_torch_function_stack,
-        torch._C._push_on_torch_function_stack,
-    ),
-    (
-        torch._C._len_torch_dispatch_stack,
-        torch._C._get_dispatch_stack_at,
-        partial(torch._C._pop_torch_dispatch_stack, None),
-        torch._C._push_on_torch_dispatch_stack,
-    ),
-)
+        set_grad_enabled(before[0])
+        set_forward_grad_enabled(before[1])
 
 
 @contextmanager
 def _modes_kept() -> Iterator[None]:
-    before = [list(map(at, range(length()))) for length, at, _, _ in _STACKS]
+    before = [list(map(at, range(length()))) for length, at, _, _ in MODE_STACKS]
     try:
         yield
     finally:
-        for modes, (length, at, pop, push) in zip(before, _STACKS, strict=True):
+        for modes, (length, at, pop, push) in zip(before, MODE_STACKS, strict=True):
             while (height := length()) > len(modes) or (
                 height and at(height - 1) is not modes[height - 1]
             ):
@@ -170,31 +157,30 @@ def _modes_kept() -> Iterator[None]:
 @contextmanager
 def _levels_kept() -> Iterator[None]:
     """Transforms of torch.func and levels of forward mode that were entered are left."""
-    functorch = torch._C._functorch
-    depth, level = functorch.get_dynamic_layer_stack_depth(), forward_ad._current_level
+    depth, level = transform_depth(), forward_level()
     try:
         yield
     finally:
-        if functorch.get_dynamic_layer_stack_depth() > depth:
-            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
-        while forward_ad._current_level > level:
+        if transform_depth() > depth:
+            leave_transforms(depth)
+        while forward_level() > level:
             forward_ad.exit_dual_level()
 
 
 @contextmanager
 def _keys_kept() -> Iterator[None]:
-    before = [torch._C._dispatch_tls_is_dispatch_key_excluded(key) for key in _KEYS]
+    before = [is_key_excluded(key) for key in LAZY_BITS]
     try:
         yield
     finally:
-        for key, out in zip(_KEYS, before, strict=True):
-            torch._C._dispatch_tls_set_dispatch_key_excluded(key, out)
+        for key, out in zip(LAZY_BITS, before, strict=True):
+            set_key_excluded(key, out)
 
 
 @contextmanager
 def _usual_state() -> Iterator[None]:
     """Gradients, forward mode, hooks and modes as at the top of a program."""
-    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+    if is_fake_mode_active():
         raise UsageError(
             "the check was called under FakeTensorMode, where tensors have no numbers to measure; "
             "call it outside"
@@ -218,17 +204,16 @@ def _outside_inference() -> AbstractContextManager[object]:
 @contextmanager
 def _uncompiled() -> Iterator[None]:
     """Compile the function under test where a check says so, and no check with its caller."""
-    if "torch._dynamo" not in sys.modules:  # nobody compiles, and to import it takes seconds
+    compiler = frame_evaluation()
+    if compiler is None:  # nobody compiles
         yield
         return
-    from torch._C._dynamo.eval_frame import get_eval_frame_callback, set_eval_frame
-
-    before = get_eval_frame_callback()
+    before = compiler.get_eval_frame_callback()
     try:
-        set_eval_frame(None)
+        compiler.set_eval_frame(None)
         yield
     finally:
-        set_eval_frame(before)
+        compiler.set_eval_frame(before)
 
 
 kept("compiler", _uncompiled)  # first, or the compiler is given what follows

@@ -22,7 +22,6 @@ def private_vector(vector: Array) -> Array:
     return np.array(vector, dtype=np.float64, order="C")
 
 
-MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
 COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 SPARSE = (torch.sparse_coo, *COMPRESSED)
 

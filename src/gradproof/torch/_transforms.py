@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from gradproof._adapters.raised import unsupported
 from gradproof._data.space import Array
 from gradproof._maps.contract import Transform, Unsupported
+from gradproof.torch._compat import compiler_error
 from gradproof.torch._forward import Forward, functional
 from gradproof.torch._graph import Graph
 from gradproof.torch._leaves import DenseLeaf
@@ -72,9 +73,7 @@ def _compiled_vjp(graph: Graph, cotangents: Tensors) -> Any:
     if not all(isinstance(leaf, DenseLeaf) for leaf in graph.inputs.leaves):
         raise Unsupported("torch.compile takes dense inputs only")
     compiled = torch.compile(graph.call.fn, backend="aot_eager", dynamic=False)
-    from torch._dynamo.exc import TorchDynamoException
-
-    with unsupported(TorchDynamoException):
+    with unsupported(compiler_error()):
         return _gradients_of_run(graph, _plain_function(graph, compiled), cotangents)
 
 

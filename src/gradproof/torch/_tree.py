@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
+
+from gradproof.torch._compat import pytree
 
 Path = tuple[Any, ...]
 

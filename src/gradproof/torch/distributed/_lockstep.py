@@ -21,9 +21,7 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.frames import is_our_mistake
@@ -31,7 +29,9 @@ from gradproof._data.visible import joined
 from gradproof._guard import restored
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
+from gradproof.torch._compat import TorchDispatchMode
 from gradproof.torch._tree import tensors_in
+from gradproof.torch.distributed._compat import AsyncCollectiveTensor, default_store, process_groups
 
 Result = TypeVar("Result")
 
@@ -88,7 +88,7 @@ class Ranks:
         self.rank = self.names.index(dist.get_rank())
         self.patience = _PATIENCE if patience is None else patience
         self._hung: str | None = None
-        self._store = c10d.PrefixStore(f"gradproof/{self.names}", c10d._get_default_store())
+        self._store = c10d.PrefixStore(f"gradproof/{self.names}", default_store())
         self._store = c10d.PrefixStore(f"turn {self._arrive()}", self._store)
         wait = timedelta(seconds=self.patience)
         # Not by new_group, which would find the addresses of an earlier group of the same ranks.
@@ -261,7 +261,7 @@ def _group_of(args: Sequence[Any]) -> Any:
         kind: Any = value._type() if isinstance(value, torch.ScriptObject) else None
         if kind is not None and kind.name() == "ProcessGroup":
             return dist.ProcessGroup.unbox(value)
-    named: dict[str, Any] = {group.group_name: group for group in c10d._world.pg_map}
+    named: dict[str, Any] = {group.group_name: group for group in process_groups()}
     names = [value for value in args if isinstance(value, str) and value in named]
     return named[names[-1]] if names else None
 
@@ -284,7 +284,7 @@ def _as_object(sent: torch.Tensor, size: int) -> Any:
 @contextmanager
 def impatient(ranks: Ranks) -> Iterator[None]:
     """Meanwhile the user's gloo groups wait no longer than the check does."""
-    groups = [group for group in c10d._world.pg_map if c10d.get_backend(group) == "gloo"]
+    groups = [group for group in process_groups() if dist.get_backend(group) == "gloo"]
     waiting: list[Any] = [group._get_backend(torch.device("cpu")) for group in groups]
     limit, wait = timedelta(seconds=ranks.patience), dist.Work.wait
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.nn.parallel import DistributedDataParallel
@@ -27,6 +26,7 @@ from gradproof.torch._call import Call, function_name
 from gradproof.torch._captured import Captured
 from gradproof.torch._outputs import floating_in
 from gradproof.torch._tree import Tree, argument_of, input_name, keystr, tensors_in
+from gradproof.torch.distributed._compat import AsyncCollectiveTensor
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,165 @@
+"""PyTorch's private API: whatever this package uses of it is in this file, each with its reason.
+
+Tried with PyTorch 2.13.0. Nothing here imports PyTorch's compiler or SymPy, which takes seconds:
+what belongs to the compiler is imported when it is asked for. Attributes of tensors, layers and
+nodes that begin with an underscore, such as `tensor._version`, stay where they are read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import _vmap_internals
+
+# Formulas by which a fused operation is made of others, to round each of these.
+# `torch.export.default_decompositions` leaves out what its core operators are, copies the rest, and
+# so takes a tenth of a second in every process.
+from torch._decomp import decomposition_table as decomposition_table
+
+# What `torch.library.custom_op` returns, to name a user's operator: its class has no public name.
+from torch._library.custom_ops import CustomOpDef as CustomOpDef
+from torch.autograd import forward_ad
+from torch.utils import _pytree
+
+# The base of modes of operators: documented, but only under this name.
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+# Containers as PyTorch takes them apart, with registered classes and paths of keys. There is no
+# public module of it.
+pytree = _pytree
+
+# The batching behind `is_grads_batched`. `torch.vmap` is another, with other rules.
+legacy_vmap = _vmap_internals._vmap
+
+# The base of `autograd.Function` that has `apply`, patched while a run is recorded: there is no
+# public hook for calls of custom functions.
+SingleLevelFunction = torch.autograd.function._SingleLevelFunction
+
+# In it the inputs of a kept run are written to, and have the old values again before its backward
+# reads them, as an optimiser would use the memory. `allow_mutation_on_saved_tensors` copies what is
+# written to, so that no mistake would show.
+preserved_version_counter = torch.autograd.grad_mode._unsafe_preserve_version_counter
+
+# To know layers that keep batch statistics: public are only the classes derived from it.
+NormBase = torch.nn.modules.batchnorm._NormBase
+
+# The engine, on the CPU and with what PyTorch has around it for threads of devices.
+# `torch.autograd.grad` first looks at shapes, which takes longer than the backward of a few numbers
+# and, when cotangents are given for the first time, imports SymPy.
+run_engine: Any = torch.autograd.Variable._execution_engine.run_backward
+run_engine_with_devices = torch.autograd.graph._engine_run_backward
+
+# Whether the backward that runs now will run a node: what a graph reaches, without a run of it.
+# Publicly only a walk along `next_functions` in Python says so, for too long in a large graph.
+will_run_node: Callable[[Any], bool] = torch._C._will_engine_execute_node
+
+# The node of a leaf, to recognise it in a graph; public as an object, not as a class.
+AccumulateGrad: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]  # stubs
+# Hands an undefined gradient to what is before it, as in PyTorch's gradcheck. Nothing public does.
+UndefinedGrad: Any = torch._C._functions.UndefinedGrad
+
+# How many hold a tensor's memory, to learn whether somebody kept a gradient: what holds it in C++
+# has no reference in Python.
+storage_use_count: Callable[[int], int] = torch._C._storage_Use_Count
+
+# `forward_ad.make_dual` and `unpack_dual` without their wrapping, of which a check makes thousands.
+make_dual: Any = torch._VF._make_dual
+unpack_dual: Any = torch._VF._unpack_dual
+
+
+def forward_level() -> int:
+    """The level of forward mode that was entered last, -1 where none was.
+
+    Levels do not nest: `dual_level` raises where there is one, and nothing public says so before.
+    """
+    return forward_ad._current_level
+
+
+# The two kinds of what is under `torch.ops`; they have no other name.
+OpOverload: Any = torch._ops.OpOverload
+OpOverloadPacket: Any = torch._ops.OpOverloadPacket
+
+# Where `torch.autograd.backward` and `grad` look the engine up, patched while a run is recorded.
+BACKWARD_OWNER, BACKWARD_NAME = torch.autograd, "_engine_run_backward"
+
+# The layout of tensors in MKLDNN's memory; `tensor.layout` returns it, under no public name.
+MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
+# A view with the negative bit, as `x.conj().imag` has it: made of any tensor by nothing public.
+neg_view: Callable[[torch.Tensor], torch.Tensor] = torch._neg_view
+
+# Dispatch keys of the lazy bits: how a dispatch mode sees conjugated and negated tensors. They are
+# switched off inside of a mode, so that bits are passed over there (docs/defects/pytorch.md).
+LAZY_BITS = (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative)
+is_key_excluded: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_excluded
+set_key_excluded: Callable[[Any, bool], None] = torch._C._dispatch_tls_set_dispatch_key_excluded
+
+# The stack of default hooks of saved tensors. The context managers that are public add to it, and
+# cannot take off what a function left there after it had raised.
+saved_tensor_hooks: Any = torch._C._autograd
+
+# The switches of gradients and of forward mode, each in one step that no interrupt divides. The
+# public classes take several, and there is none for forward mode.
+is_forward_grad_enabled: Callable[[], bool] = torch._C._is_fwd_grad_enabled
+set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
+set_forward_grad_enabled: Callable[[bool], None] = torch._C._set_fwd_grad_enabled
+
+# Stacks of modes, of functions first: length, the one at a place, what takes the last, and adds.
+# For modes that a function entered and never left; publicly a mode is left by itself alone.
+MODE_STACKS: tuple[tuple[Callable[..., Any], ...], ...] = (
+    (
+        torch._C._len_torch_function_stack,
+        torch._C._get_function_stack_at,
+        torch._C._pop_torch_function_stack,
+        torch._C._push_on_torch_function_stack,
+    ),
+    (
+        torch._C._len_torch_dispatch_stack,
+        torch._C._get_dispatch_stack_at,
+        partial(torch._C._pop_torch_dispatch_stack, None),
+        torch._C._push_on_torch_dispatch_stack,
+    ),
+)
+
+# Transforms of torch.func that are entered, and leaving those that a function never left.
+transform_depth: Callable[[], int] = torch._C._functorch.get_dynamic_layer_stack_depth
+leave_transforms: Callable[[int], Any] = (
+    torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth
+)
+# Whether any transform of torch.func runs: tensors are wrapped then, and hold no values to record.
+are_transforms_active: Callable[[], bool] = torch._C._are_functorch_transforms_active
+
+
+def is_fake_mode_active() -> bool:
+    """Whether tensors have no numbers now. Nothing public says so."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+
+
+def default_device() -> Any:
+    """The mode that makes a device the default one; None where nobody has set one.
+
+    `torch.get_default_device` takes six calls, and says nothing of whether somebody set it.
+    """
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+
+
+def frame_evaluation() -> Any:
+    """The module that says whether calls are compiled; None where the compiler is not loaded.
+
+    `torch.compiler.disable` wraps a function, and imports the compiler.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return None
+    from torch._C._dynamo import eval_frame
+
+    return eval_frame
+
+
+def compiler_error() -> type[Exception]:
+    """The base of what `torch.compile` raises; imports the compiler. It has no public name."""
+    from torch._dynamo.exc import TorchDynamoException
+
+    return TorchDynamoException
