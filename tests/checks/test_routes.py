@@ -1,8 +1,7 @@
 """The verdict is the same by whichever route it is reached.
 
-A large Jacobian is searched, a small one measured whole, one between the two in the rows that are
-doubted. What these are told apart by are sizes: here they are set so that small functions take the
-routes of large ones.
+A large Jacobian is searched, a small one measured whole. A size tells them apart: here it is set so
+that small functions take the route of large ones.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from gradproof._data.records import CheckResult, Verdict
 from numpy_map import FunctionMap, found_entries, result_of
 
 MODES = {"backward only": {}, "transposed": {"transposes": True}, "forward": {"forward": True}}
-SEARCHED = {"full_jacobian": 1, "every_entry": 1}
+SEARCHED = {"full_jacobian": 1}
 ROUTES: dict[str, dict[str, Any]] = {
     "whole": {},
     "searched": SEARCHED,

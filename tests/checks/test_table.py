@@ -64,7 +64,6 @@ checks.TABLE += (
         run="added.check",
         derivative=True,
         elsewhere=True,
-        explained=True,
         rank=0,
         option="backward",
         advice="look at what was added",

@@ -40,17 +40,12 @@ class Check:
     derivative: bool = False
     # Claims made in several runs of the function, which a random one makes differ.
     compares: bool = False
-    # It is asked, whatever it said before, where a backward of another check was off by itself.
-    hears: bool = False
     transform: bool = False  # it is one AD transform, asked for by name
     named: bool = False  # a report has it only where it is asked for by name
     # It holds of every derivative, and of what is defined otherwise perhaps not.
     identity: bool = False
     # It is asked again at other inputs, by a sweep: it may fail there alone.
     elsewhere: bool = False
-    explains: int = 0  # how much the causes of its failure explain of others', the deepest most
-    # It reads the backward as a matrix, so that such causes explain its failure.
-    explained: bool = False
     rank: float = LAST  # place in which a face tells of its failure that tells of one only
     option: str = ""  # of a drop-in face that asks for it; "" where none does
     advice: str = ""  # what to look at where it failed and no cause is named
@@ -81,7 +76,6 @@ TABLE: tuple[Check, ...] = (
         run="backward.check",
         derivative=True,
         elsewhere=True,
-        explained=True,
         rank=3,
         option="backward",
     ),
@@ -101,7 +95,6 @@ TABLE: tuple[Check, ...] = (
         mode="both",
         compares=True,
         elsewhere=True,
-        explained=True,
         rank=10,
         option="both",
     ),
@@ -110,8 +103,6 @@ TABLE: tuple[Check, ...] = (
         run="linearity.check",
         identity=True,
         compares=True,
-        explains=1,
-        explained=True,
         rank=7,
         option="either",
         advice=_TWICE,
@@ -120,7 +111,6 @@ TABLE: tuple[Check, ...] = (
         name="memory_layout",
         run="memory_layout.check",
         compares=True,
-        explained=True,
         rank=11,
         option="backward",
         advice="make the array contiguous at the start of the function or of its backward; if that "
@@ -140,7 +130,6 @@ TABLE: tuple[Check, ...] = (
         name="missing_grad_output",
         run="missing_grad_output.check",
         compares=True,
-        explained=True,
         rank=8,
         option="undefined",
         advice="call the backward with None, or zeros, for one output at a time",
@@ -149,9 +138,6 @@ TABLE: tuple[Check, ...] = (
     Check(
         name="determinism",
         run="determinism.check",
-        hears=True,
-        explains=2,
-        explained=True,
         rank=2,
         option="backward",
         advice="run it twice by hand with the same numbers and compare, buffer by buffer",
@@ -159,7 +145,6 @@ TABLE: tuple[Check, ...] = (
     Check(
         name="side_effects",
         run="side_effects.check",
-        explains=3,
         rank=12,
         option="backward",
         advice="look for operations in place: on the inputs, on the cotangent, on what is saved",
@@ -168,7 +153,6 @@ TABLE: tuple[Check, ...] = (
         name="batched",
         run="batched.check",
         compares=True,
-        explained=True,
         rank=6,
         option="batched",
         advice=_BATCH,

@@ -114,8 +114,6 @@ class RunSettings(Settings):
         largest_step: largest perturbation of an input, in units of the input; None chooses.
         classic_step: where the error bars leave entries undecided, judge those by a plain
             central difference with this step. None leaves them inconclusive.
-        every_entry: like `full_jacobian`, where there is a suspicion and no doubt; beyond, the
-            wrong entries are located.
         other_inputs: whether other inputs than the given ones may be tried: the same values in
             another memory layout, fewer of them that need a gradient, or a second point.
         batchings: ways of batching a backward that are asked for; all that there are where empty.
@@ -139,7 +137,6 @@ class RunSettings(Settings):
     relative_nondeterminism: float = 1e-6
     largest_step: float | None = None
     classic_step: float | None = None
-    every_entry: int = 512
     other_inputs: bool = True
     batchings: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()

@@ -83,15 +83,14 @@ class Arguments:
         parameters = parameter_names(self.fn)
         found = chosen_names([name_of_path(paths[k][0], parameters) for k in places], names)
         argument = [paths[k][0][1].idx if paths[k][0][0].idx == 1 else None for k in places]
-        where = [paths[place][0] for place in places]
-        self._floating = list(zip(places, where, found, strict=True))
+        self._floating = list(zip(places, found, strict=True))
         self._pick(chosen(found, argument, wrt))
 
     def _pick(self, picked: Sequence[int]) -> None:
         """Make these of the floating arrays the exchangeable ones."""
         self._picked, rows = picked, [self._floating[k] for k in picked]
-        self.places, self._paths = [place for place, _, _ in rows], [path for _, path, _ in rows]
-        self.names = [name for _, _, name in rows]
+        self.places = [place for place, _ in rows]
+        self.names = [name for _, name in rows]
         self.values = [self.leaves[place] for place in self.places]
         kinds = [value.dtype for value in self.values]
         self._wide = any(kind.itemsize == 8 * (1 + (kind.kind == "c")) for kind in kinds)

@@ -36,9 +36,6 @@ from gradproof.torch._notes import ALONE
 from gradproof.torch._outputs import NothingReturnedError
 
 CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
-# Inputs up to which what is wrong is measured entry by entry: PyTorch's slow mode stops at the
-# first mismatch, so that its callers do not expect a refusal to cost a whole Jacobian.
-_EVERY_ENTRY = 24
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,6 @@ def _settings(options: Options) -> RunSettings:
         relative_nondeterminism=0.0,
         largest_step=None if options.eps == CHOOSE_EPS else options.eps,
         classic_step=options.eps,
-        every_entry=_EVERY_ENTRY,
         other_inputs=False,
         batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
         required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
