@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from gradproof._guard.random import RandomState
-from gradproof.torch import _graph as graph
+from gradproof.torch import _graph_contents as contents
 from gradproof.torch._adapter import build
-from gradproof.torch._graph import leading, reached
+from gradproof.torch._graph_contents import leaves_are_in_graph, outputs_have_leaves
 
 
 def leaf(*shape: int) -> torch.Tensor:
@@ -36,9 +36,9 @@ class Constant(torch.autograd.Function):
 def test_which_outputs_lead_to_a_leaf_is_found_at_once():
     x, y, z = leaf(2), leaf(2), leaf(2)
     outputs = [x * y, z.sin(), x, z, y.detach() * 2, Constant.apply(z, x)]
-    assert leading(outputs, [x, y]) == [True, False, True, False, False, True]
-    assert leading(outputs, [z]) == [False, True, False, True, False, True]
-    assert leading([], [x]) == []
+    assert outputs_have_leaves(outputs, [x, y]) == [True, False, True, False, False, True]
+    assert outputs_have_leaves(outputs, [z]) == [False, True, False, True, False, True]
+    assert outputs_have_leaves([], [x]) == []
 
 
 def test_what_a_graph_contains_is_found_and_nothing_is_run():
@@ -48,20 +48,20 @@ def test_what_a_graph_contains_is_found_and_nothing_is_run():
     middle.register_hook(told.append)
     middle.retain_grad()
     outputs = [middle.sum(), y.detach() * 2, Constant.apply(z, z)]
-    assert reached(outputs, [x, y, z]) == [True, True, True]
-    assert reached(outputs[:2], [x, y, z]) == [True, True, False]
-    assert reached(outputs[1:2], [x, y, z]) == [False, False, False]
+    assert leaves_are_in_graph(outputs, [x, y, z]) == [True, True, True]
+    assert leaves_are_in_graph(outputs[:2], [x, y, z]) == [True, True, False]
+    assert leaves_are_in_graph(outputs[1:2], [x, y, z]) == [False, False, False]
     assert (told, middle.grad, x.grad) == ([], None, None)
     with torch.no_grad():
-        assert reached(outputs[:1], [z, x]) == [False, True]
+        assert leaves_are_in_graph(outputs[:1], [z, x]) == [False, True]
     outputs[0].backward()
     assert len(told) == 1
 
 
 def test_a_map_asks_what_its_graph_contains_once(monkeypatch):
     asked = []
-    planned = graph._planned
-    monkeypatch.setattr(graph, "_planned", lambda *args: asked.append(args) or planned(*args))
+    planned = contents._would_run
+    monkeypatch.setattr(contents, "_would_run", lambda *args: asked.append(args) or planned(*args))
     map_ = build(lambda x, y: x.sin(), (leaf(2), leaf(2)))
     assert list(map_.unreached()) == [1]
     assert map_.notes == []

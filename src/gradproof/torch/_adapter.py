@@ -32,7 +32,8 @@ from gradproof.torch._call import Call
 from gradproof.torch._captured import Captured
 from gradproof.torch._forward import Forward, Tangent
 from gradproof.torch._grad_metadata import gradient_traits, outside_domain
-from gradproof.torch._graph import BATCHINGS, Graph, unit_inside
+from gradproof.torch._graph import BATCHINGS, Graph
+from gradproof.torch._graph_contents import coarsest_unit
 from gradproof.torch._in_double import InDouble
 from gradproof.torch._memory import placed_like
 from gradproof.torch._non_differentiable import non_differentiable_outputs
@@ -121,7 +122,7 @@ class TorchMap(DifferentiableMap):
         slots = (*self.domain.slots, *self.codomain.slots)
         self.resolution = max([slot.grain.unit for slot in slots])
         if DOUBLE < self.resolution < SINGLE:
-            self.resolution = max(self.resolution, unit_inside(self.graph.roots))
+            self.resolution = max(self.resolution, coarsest_unit(self.graph.roots))
 
     def keep_limits(self, domain: Space) -> None:
         self.domain = self.inputs.space = domain

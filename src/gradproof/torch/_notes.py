@@ -8,7 +8,8 @@ import torch
 
 from gradproof.torch._captured import Captured
 from gradproof.torch._compat import NormBase
-from gradproof.torch._graph import Graph, unreachable
+from gradproof.torch._graph import Graph
+from gradproof.torch._graph_contents import positions_outside_graph
 from gradproof.torch._memory import sharing
 
 _NAMED = 3  # names that a sentence lists
@@ -87,7 +88,7 @@ def _dependent(graph: Graph) -> Iterator[str]:
         if tensor.grad_fn is None or place in graph.call.arguments.beside:
             continue
         others = [k for k in range(len(originals)) if k != place]
-        unused = unreachable([tensor], [originals[k] for k in others])
+        unused = positions_outside_graph([tensor], [originals[k] for k in others])
         used = [graph.inputs.leaves[k].slot.name for j, k in enumerate(others) if j not in unused]
         if used:
             yield (
