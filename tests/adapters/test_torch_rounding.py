@@ -202,7 +202,7 @@ def test_a_constant_that_the_format_cannot_hold_stays():
     """As a small number that is added lest a divisor be zero, by a kernel that has more bits."""
     x = torch.tensor([1e-8, math.inf, 0.0], dtype=DOUBLE)
     mode = rounding(torch.float16)
-    assert torch.equal(mode._held(x, True), x)
+    assert torch.equal(mode._held_argument(x, True), x)
 
 
 # Nearly without bias.

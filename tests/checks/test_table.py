@@ -161,10 +161,11 @@ def test_a_face_that_stops_at_the_first_failure_goes_by_the_rows():
         """
 from gradproof._data.records import Finding
 from gradproof.torch._judge import Options
-from gradproof.torch._messages import ranked
+from gradproof.torch._messages import findings_in_order
 options = Options(1e-6, 1e-5, 1e-3, 0.0, False, False, False, True, False, "warn")
 print("added" in options.settings().checks)
-print([one.check for one in ranked([Finding("grad_metadata", ""), Finding("added", "")])])
+findings = [Finding("grad_metadata", ""), Finding("added", "")]
+print([one.check for one in findings_in_order(findings)])
 """
     )
     assert told == ["True", "['added', 'grad_metadata']"]

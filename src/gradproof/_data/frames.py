@@ -25,12 +25,12 @@ def without_ours(error: Error) -> Error:
     """
     seen: BaseException | None = None if is_our_mistake(error) else error
     while seen is not None:
-        seen.__traceback__ = _pruned(seen.__traceback__)
+        seen.__traceback__ = _pruned_trace(seen.__traceback__)
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
     return error
 
 
-def _pruned(trace: TracebackType | None) -> TracebackType | None:
+def _pruned_trace(trace: TracebackType | None) -> TracebackType | None:
     kept = []
     while trace is not None:
         if package_of(trace.tb_frame) not in SILENT:

@@ -33,14 +33,14 @@ def refuse_reference(fn: object, reference: object) -> None:
     """UsageError where the reference is no function, or the function under test itself."""
     if not callable(reference):
         raise UsageError(f"reference: expected a function, got {type(reference).__name__}")
-    if _bare(reference) == _bare(fn):
+    if _bare_function(reference) == _bare_function(fn):
         raise UsageError(
             f"reference: {name_of(reference)} is the function under test, which would confirm "
             "itself; pass an independent one in plain operations, or none"
         )
 
 
-def _bare(fn: Any) -> Any:
+def _bare_function(fn: Any) -> Any:
     """A function without partial application and decorators."""
     while inner := getattr(fn, "func", None) or getattr(fn, "__wrapped__", None):
         fn = inner
@@ -87,7 +87,7 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
     Of a class they are those of its own `__init__`, which a metaclass may hide.
     """
-    if _is_silent(_unwrapped(fn)):
+    if _is_silent(_wrapped_function(fn)):
         return []
     made = vars(fn).get("__init__") if isinstance(fn, type) else None
     try:
@@ -105,7 +105,7 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def parameter_names(fn: Callable[..., Any]) -> list[str]:
     """Names of the parameters that take one positional argument each; [] where unknown."""
-    plain = _unwrapped(fn)
+    plain = _wrapped_function(fn)
     if type(plain) is types.FunctionType and not vars(plain):
         return list(plain.__code__.co_varnames[: plain.__code__.co_argcount])
     if _is_silent(plain):
@@ -114,7 +114,7 @@ def parameter_names(fn: Callable[..., Any]) -> list[str]:
     return [parameter.name for parameter in parameters_of(fn) if parameter.kind in single]
 
 
-def _unwrapped(fn: Callable[..., Any]) -> Any:
+def _wrapped_function(fn: Callable[..., Any]) -> Any:
     """What a wrapper wraps, where it says nothing else of its parameters; else the function."""
     inside = getattr(fn, "__dict__", {})
     return fn if "__signature__" in inside else inside.get("__wrapped__", fn)
@@ -125,7 +125,9 @@ def _is_silent(fn: Callable[..., Any]) -> bool:
     return type(fn) is types.BuiltinFunctionType and getattr(fn, "__text_signature__", "") is None
 
 
-def chosen(names: Sequence[str], arguments: Sequence[int | None], wrt: Any) -> list[int]:
+def selected_positions(
+    names: Sequence[str], arguments: Sequence[int | None], wrt: Any
+) -> list[int]:
     """Which of the differentiable inputs `wrt` selects, in their order; None selects all.
 
     It holds names, patterns with `*` and `?`, names of what contains inputs, and positions of

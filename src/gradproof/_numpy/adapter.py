@@ -27,7 +27,7 @@ from gradproof._adapters.arrays import (
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.handed_out import HandedOut
 from gradproof._data.by_hand import ByHand
-from gradproof._data.inputs import chosen, name_of, parameter_names
+from gradproof._data.inputs import name_of, parameter_names, selected_positions
 from gradproof._data.space import Array
 from gradproof._guard.random import RandomState, source_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -36,10 +36,10 @@ from gradproof._numpy.call import (
     as_array,
     as_list,
     as_tuple,
-    one,
-    pair,
+    double_precision_array,
     require_gradients,
-    widened,
+    single_or_tuple,
+    value_and_derivative,
 )
 from gradproof._numpy.differences import measured_gradient
 from gradproof._numpy.jacobian import blocks_of, is_operator, product
@@ -71,7 +71,7 @@ def build(
     places = call.differentiable()
     parameters = parameter_names(hand.fn)
     found = chosen_names([name_at(parameters, place) for place in places], names)
-    picked = chosen(found, places, wrt)
+    picked = selected_positions(found, places, wrt)
     call = replace(call, places=tuple(places[k] for k in picked))
     return HandMap(call, [found[k] for k in picked])
 
@@ -117,7 +117,7 @@ class HandMap(ArrayMap):
 
     # What the user wrote.
 
-    def _here(self) -> list[Any]:
+    def _point_arrays(self) -> list[Any]:
         """The arrays of the point, the same ones for every claim, with its numbers written anew."""
         fresh = self.arrays(self.point if self._moved is None else self._moved)
         own = self._own or fresh
@@ -132,16 +132,16 @@ class HandMap(ArrayMap):
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         result = self._call.claim(self._claims.fn, arrays)
         if self._is_paired:
-            result = pair(result)[0]
+            result = value_and_derivative(result)[0]
         return [output for output in as_list(result) if kind_of(output)]
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
-        claims, here = self._claims, self._here()
+        claims, here = self._claims, self._point_arrays()
         if claims.vjp is not None:
-            cotangent = one(cotangents)
+            cotangent = single_or_tuple(cotangents)
             return as_tuple(self._call.claim(claims.vjp, here, cotangent), len(self.inputs))
         if claims.grad is not None:
-            gradients = as_tuple(self._said(claims.grad), len(self.inputs))
+            gradients = as_tuple(self._claimed_derivative(claims.grad), len(self.inputs))
             factor = to_numpy(cotangents[0])
             require_gradients(gradients, self.inputs)
             return [factor * to_numpy(g).reshape(shape_of(g)) for g in gradients]
@@ -153,26 +153,26 @@ class HandMap(ArrayMap):
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
         claims = self._claims
         if claims.jvp is not None:
-            said = self._call.claim(claims.jvp, self._here(), one(tangents))
+            said = self._call.claim(claims.jvp, self._point_arrays(), single_or_tuple(tangents))
             return as_tuple(said, len(self.outputs))
         if claims.jac is None:
             raise Unsupported("no forward mode: give jvp= or jac=")
         flats = [piece.vector(u) for piece, u in zip(self.inputs, tangents, strict=True)]
         return self._by_blocks(flats, self.inputs, self.outputs, adjoint=False)
 
-    def _said(self, claim: Any) -> Any:
+    def _claimed_derivative(self, claim: Any) -> Any:
         """A derivative at the point: the user's function of it, or what stands for itself."""
         if claim is True:
-            return pair(self._call.claim(self._claims.fn, self._here()))[1]
+            return value_and_derivative(self._call.claim(self._claims.fn, self._point_arrays()))[1]
         if callable(claim) and not is_operator(claim):
-            return self._call.claim(claim, self._here())
+            return self._call.claim(claim, self._point_arrays())
         return claim
 
     def _by_blocks(
         self, flats: list[Array], origin: list[Piece], target: list[Piece], *, adjoint: bool
     ) -> list[Any]:
         """The products with the matrices that the user gave, summed over what they start from."""
-        said, sizes = self._said(self._claims.jac), [each.extent for each in target]
+        said, sizes = self._claimed_derivative(self._claims.jac), [each.extent for each in target]
         pairs = zip(origin, flats, strict=True)
         vectors = [flat.view(np.complex128) if one.is_complex else flat for one, flat in pairs]
         outputs, inputs = ([p.slot.shape for p in some] for some in (self.outputs, self.inputs))
@@ -201,14 +201,14 @@ class HandMap(ArrayMap):
         return self.jvp(u), self.vjp(v)
 
     def reused(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
-        if not any(type(array) is np.ndarray for array in self._here()):
+        if not any(type(array) is np.ndarray for array in self._point_arrays()):
             raise Unsupported("its inputs are not written into")
         self.run(self.arrays(x))
         here = self.vjp(v)
         self._moved = x
         try:
             self.counts.add("function", 2)
-            return here, self.outward(self.run(self._here())), self.vjp(v)
+            return here, self.outward(self.run(self._point_arrays())), self.vjp(v)
         finally:
             self._moved = None
 
@@ -254,7 +254,7 @@ class HandMap(ArrayMap):
 
         def backward() -> None:
             if self._claims.vjp is not None:
-                self._call.claim(self._claims.vjp, arrays, one(cotangents))
+                self._call.claim(self._claims.vjp, arrays, single_or_tuple(cotangents))
 
         given = [*self._claims.args, *self._call.kwargs.values()]
         found = side_effects_of(
@@ -266,10 +266,10 @@ class HandMap(ArrayMap):
         return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))
 
     def in_double(self, fn: Any = None) -> DifferentiableMap:
-        inputs = tuple(map(widened, self._call.inputs))
-        kwargs = {name: widened(value) for name, value in self._call.kwargs.items()}
+        inputs = tuple(map(double_precision_array, self._call.inputs))
+        kwargs = {name: double_precision_array(value) for name, value in self._call.kwargs.items()}
         hand = self._claims if fn is None else fn
-        hand = replace(hand, args=tuple(map(widened, hand.args)))
+        hand = replace(hand, args=tuple(map(double_precision_array, hand.args)))
 
         def made() -> HandMap:
             if fn is not None:

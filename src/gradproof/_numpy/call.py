@@ -53,7 +53,7 @@ def as_list(result: Any) -> list[Any]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
-def pair(result: Any) -> Any:
+def value_and_derivative(result: Any) -> Any:
     """A value and its derivative. UsageError where the user's function returned something else."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise UsageError(
@@ -63,7 +63,7 @@ def pair(result: Any) -> Any:
     return result
 
 
-def one(arrays: Sequence[Any]) -> Any:
+def single_or_tuple(arrays: Sequence[Any]) -> Any:
     """What the user's function takes: the array where there is one, a tuple where several."""
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
@@ -102,7 +102,7 @@ def require_gradients(gradients: Sequence[Any], inputs: Sequence[Piece]) -> None
             )
 
 
-def widened(value: Any) -> Any:
+def double_precision_array(value: Any) -> Any:
     """An array of the same library with these numbers in double precision."""
     kind = kind_of(value)
     if not kind or isinstance(value, (float, complex)):

@@ -36,10 +36,10 @@ class OnTerminal:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         with wide(console.width if console.is_terminal else WIDTH):
-            yield _styled(self.report)
+            yield _styled_text(self.report)
 
 
-def _styled(report: Report) -> Text:
+def _styled_text(report: Report) -> Text:
     styled = Text(no_wrap=True, overflow="ignore")
     for number, line in enumerate(text.lines(report)):
         if number:

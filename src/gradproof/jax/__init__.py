@@ -247,7 +247,9 @@ class _Question:
         return report
 
     def _settings(self, map_: JaxMap, checks: tuple[str, ...]) -> RunSettings:
-        atol, rtol = (self._of(map_, tolerance) for tolerance in (self._atol, self._rtol))
+        atol, rtol = (
+            self._tolerance_for(map_, tolerance) for tolerance in (self._atol, self._rtol)
+        )
         return RunSettings(
             checks=checks,
             atol=atol or 0.0,
@@ -259,7 +261,7 @@ class _Question:
         ).at_precision(map_.resolution)
 
     @staticmethod
-    def _of(map_: JaxMap, tolerance: Tolerance) -> float | None:
+    def _tolerance_for(map_: JaxMap, tolerance: Tolerance) -> float | None:
         """The tolerance for the coarsest dtype of the outputs, where there is one per dtype."""
         if not isinstance(tolerance, Mapping):
             return tolerance
@@ -352,10 +354,12 @@ def _orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:
             question.judge(map_, mode, words)
             if depth == 1:
                 question.require_same_value(map_, mode)
-        level = [(words, _derived(map_, mode)) for words, mode, map_ in found if depth < order]
+        level = [
+            (words, _derivative_map(map_, mode)) for words, mode, map_ in found if depth < order
+        ]
 
 
-def _derived(map_: JaxMap, mode: str) -> JaxMap:
+def _derivative_map(map_: JaxMap, mode: str) -> JaxMap:
     """The derivative by one mode as a map of its own."""
     if mode == "rev":
         made = map_.derivative(random_cotangent(map_.codomain, 0, 0))

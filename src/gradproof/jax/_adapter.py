@@ -29,14 +29,14 @@ from gradproof.jax._programs import Flat, compiled_call
 from gradproof.jax._rounding import Rounded
 from gradproof.jax._rules import (
     Program,
-    asked,
     draws,
     has_loops,
     is_plain,
     is_refusal,
+    jaxpr_of,
     program_of,
     tells_of_zeros,
-    traced,
+    transform_result,
 )
 from gradproof.jax._samples import made_like as made_like
 from gradproof.jax._samples import values_of as values_of
@@ -44,7 +44,7 @@ from gradproof.jax._transforms import TRANSFORMS, refusal_of_tracing
 from gradproof.jax._tree import (
     Arguments,
     device_of,
-    doubled,
+    double_precision_value,
     named_outputs,
     outputs_of,
     with_blocks,
@@ -119,14 +119,14 @@ class JaxMap(ArrayMap):
         self._returned: list[Any] | None = [array for _, array in outputs]
 
     @cached_property
-    def _traced(self) -> Any:
+    def _jaxpr(self) -> Any:
         """What JAX makes of the function; None where it cannot be traced."""
-        return traced(self.call.function, self.here())
+        return jaxpr_of(self.call.function, self.here())
 
     @cached_property
     def program(self) -> Program:
         """The equations of the function."""
-        return program_of(self._traced)
+        return program_of(self._jaxpr)
 
     @cached_property
     def _flat(self) -> Flat | None:
@@ -139,9 +139,9 @@ class JaxMap(ArrayMap):
             return None
         if any(device_of(value) is not None for value in call.arguments.values):
             return None
-        if not is_plain(self.program) or self._traced.effects:
+        if not is_plain(self.program) or self._jaxpr.effects:
             return None
-        found = Flat(self._traced)
+        found = Flat(self._jaxpr)
         return found if self._is_as_compiled(found) else None
 
     def _is_as_compiled(self, flat: Flat) -> bool:
@@ -171,11 +171,11 @@ class JaxMap(ArrayMap):
             f"is {theirs[at]:.6g}, and {ours[at]:.6g} without"
         )
 
-    def _asked(self, way: str, *vectors: Array) -> list[Array] | None:
+    def _compiled_result(self, way: str, *vectors: Array) -> list[Array] | None:
         """What a compiled derivative gives; None where there is none."""
         with self.around():
             flat = self._flat
-            return None if flat is None else asked(flat.run, way, self.given, *vectors)
+            return None if flat is None else transform_result(flat.run, way, self.given, *vectors)
 
     def value(self, x: Array) -> Array:
         """F(x); at the point by a call of the function itself, which shows whether it repeats.
@@ -190,13 +190,13 @@ class JaxMap(ArrayMap):
             return self._flat.run("value", self.whole(x))[0]
 
     def vjp(self, v: Array) -> Array:
-        if (found := self._asked("vjp", v)) is None:
+        if (found := self._compiled_result("vjp", v)) is None:
             return super().vjp(v)
         self.counts.add("vjp")
         return self.domain.without_still(found[0])
 
     def jvp(self, u: Array) -> Array:
-        if (found := self._asked("jvp", u)) is None:
+        if (found := self._compiled_result("jvp", u)) is None:
             return super().jvp(u)
         self.counts.add("jvp")
         return found[0]
@@ -220,22 +220,26 @@ class JaxMap(ArrayMap):
 
     def cotangents(self, v: Array) -> list[Any]:
         """By JAX's convention, as are gradients on the way inward."""
-        return _conjugated(super().cotangents(v), self.outputs)
+        return _conjugates(super().cotangents(v), self.outputs)
 
     def inward(self, gradients: Sequence[Any]) -> Array:
-        return super().inward(_conjugated(gradients, self.inputs))
+        return super().inward(_conjugates(gradients, self.inputs))
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         given = [*self.here(), *cotangents]
         if self._rounding is not None:
             return self._rounding.run("vjp", self.call.gradient, given)
         if self._programs is not None:
-            return tuple(asked(compiled_call, self._programs, "vjp", self.call.gradient, given))
+            return tuple(
+                transform_result(compiled_call, self._programs, "vjp", self.call.gradient, given)
+            )
         if self.call.pull is not None:
-            return tuple(asked(self.call.gradient, *given))
+            return tuple(transform_result(self.call.gradient, *given))
         if self._kept is None:
-            self._came_with, self._kept = asked(jax.vjp, self.call.function, *self.here())
-        return tuple(asked(self._kept, tuple(cotangents)))
+            self._came_with, self._kept = transform_result(
+                jax.vjp, self.call.function, *self.here()
+            )
+        return tuple(transform_result(self._kept, tuple(cotangents)))
 
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
         given = [*self.here(), *tangents]
@@ -247,7 +251,7 @@ class JaxMap(ArrayMap):
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
-        if (found := self._asked("transposed", u, v)) is not None:
+        if (found := self._compiled_result("transposed", u, v)) is not None:
             self.counts.add("vjp")
             return found[0], self.domain.without_still(found[1])
         with self.around():
@@ -258,7 +262,7 @@ class JaxMap(ArrayMap):
             return self.outward(image), self.inward(gradients)
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
-        if (found := self._asked("vjps", vs)) is not None:
+        if (found := self._compiled_result("vjps", vs)) is not None:
             self.counts.add("vjp")
             return self.domain.without_still(found[0])
         with self.around():
@@ -269,12 +273,12 @@ class JaxMap(ArrayMap):
     def jvp_batch(self, us: Array) -> Array:
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
         self.counts.add("jvp")
-        if (found := self._asked("jvps", us)) is not None:
+        if (found := self._compiled_result("jvps", us)) is not None:
             return found[0]
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.directions, us), strict=True)]
             if self.call.push is None:
-                push = asked(jax.linearize, self.call.function, *self.here())[1]
+                push = transform_result(jax.linearize, self.call.function, *self.here())[1]
             else:
                 push = partial(self.call.tangent, *self.here())
             return self._rows(jax.vmap(lambda *u: tuple(push(*u))), stacked, self.outward)
@@ -283,7 +287,7 @@ class JaxMap(ArrayMap):
     def _rows(
         batched: Callable[..., Any], stacked: list[Any], flat: Callable[[list[Any]], Array]
     ) -> Array:
-        columns = [np.asarray(column) for column in asked(batched, *stacked)]
+        columns = [np.asarray(column) for column in transform_result(batched, *stacked)]
         return np.stack([flat([column[k] for column in columns]) for k in range(len(stacked[0]))])
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
@@ -300,7 +304,7 @@ class JaxMap(ArrayMap):
 
         with self.around():
             cotangents = self.cotangents(v)
-            back = asked(jax.vjp, some, *self.here())[1]
+            back = transform_result(jax.vjp, some, *self.here())[1]
             self.counts.add("vjp")
             return self.inward(back([cotangents[k] for k in kept]))
 
@@ -315,7 +319,9 @@ class JaxMap(ArrayMap):
                 raise Unsupported("no rule of this function is told which inputs have tangents")
             tangents = self.directions(u)
             some, primals = self.call.of_some(self.here(), kept)
-            return self.outward(asked(jax.jvp, some, primals, [tangents[k] for k in kept])[1])
+            return self.outward(
+                transform_result(jax.jvp, some, primals, [tangents[k] for k in kept])[1]
+            )
 
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
         """The VJP in some inputs alone: a rule may be told that the others are not perturbed."""
@@ -326,16 +332,18 @@ class JaxMap(ArrayMap):
             raise Unsupported("no rule of this function is told which inputs are differentiated")
         with self.around(), jax.disable_jit(not self.compiles_subsets()):
             some, primals = self.call.of_some(self.here(), kept)
-            back = asked(jax.vjp, some, *primals)[1]
+            back = transform_result(jax.vjp, some, *primals)[1]
             self.counts.add("vjp")
             gradients = list(map(jnp.zeros_like, self.here()))
-            for place, gradient in zip(kept, asked(back, tuple(self.cotangents(v))), strict=True):
+            for place, gradient in zip(
+                kept, transform_result(back, tuple(self.cotangents(v))), strict=True
+            ):
                 gradients[place] = gradient
             return self.inward(gradients)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         """Traits of gradients; none where JAX makes them, which sees to dtypes and shapes."""
-        found = self._asked("vjp", v)
+        found = self._compiled_result("vjp", v)
         return super().gradient_traits(v) if found is None else ()
 
     def compiles_subsets(self) -> bool:
@@ -344,10 +352,10 @@ class JaxMap(ArrayMap):
             return has_loops(self.program)
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
-        found, effects = self._watched()
-        return [*effects, *self._valued(found)]
+        found, effects = self._watched_call()
+        return [*effects, *self._value_effects(found)]
 
-    def _valued(self, again: Sequence[Any]) -> list[tuple[str, str]]:
+    def _value_effects(self, again: Sequence[Any]) -> list[tuple[str, str]]:
         """That the kept backward came with another value, of a function that repeats `again`."""
         with self.around():
             if not self._came_with or not self._is_near(self.kept_value(), self.outward(again)):
@@ -355,7 +363,7 @@ class JaxMap(ArrayMap):
             told = self.another_value(self._came_with)
         return [("primal", told)] if told else []
 
-    def _watched(self) -> tuple[Any, Sequence[tuple[str, str]]]:
+    def _watched_call(self) -> tuple[Any, Sequence[tuple[str, str]]]:
         """What one more call returns, and what it sets."""
         with restored(RandomState().restore), self.around():
             np.random.rand()  # noqa: NPY002  # refills the state, which a few draws then only walk
@@ -366,15 +374,15 @@ class JaxMap(ArrayMap):
 
     def observed(self, v: Array) -> Observed:
         """One more call, and a backward of the kept one: JAX's arrays cannot change."""
-        found, effects = self._watched()
+        found, effects = self._watched_call()
         self.counts.add("function")
         with self.around():
             value, traits = self.outward(found), list[Trait]()
-            if (gradient := self._asked("vjp", v)) is None:
+            if (gradient := self._compiled_result("vjp", v)) is None:
                 gradients = self.pull(self.cotangents(v))
                 gradient, traits = [self.inward(gradients)], self.traits_of(gradients)
             self.counts.add("vjp")
-            return Observed(value, gradient[0], traits, [*effects, *self._valued(found)])
+            return Observed(value, gradient[0], traits, [*effects, *self._value_effects(found)])
 
     def unreached(self) -> Sequence[int]:
         """Inputs whose gradient is zero throughout, for a cotangent that has no zero."""
@@ -390,7 +398,7 @@ class JaxMap(ArrayMap):
     def vjp_transform(self, v: Array, name: str) -> Array:
         with self.around(), refusal_of_tracing():
             made = TRANSFORMS[name][1]
-            return self.inward(asked(made, self.call, self.here(), self.cotangents(v)))
+            return self.inward(transform_result(made, self.call, self.here(), self.cotangents(v)))
 
     # Maps made of this one.
 
@@ -413,8 +421,10 @@ class JaxMap(ArrayMap):
     def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         def made() -> JaxMap:
             with double_precision():
-                arrays = [doubled(array) for array in self.here()]
-                changed = self.call.arguments.changed(arrays, doubled, doubled(fn))
+                arrays = [double_precision_value(array) for array in self.here()]
+                changed = self.call.arguments.changed(
+                    arrays, double_precision_value, double_precision_value(fn)
+                )
                 return self._alike(changed, programs={})
 
         found = twin_in_double(self, fn, made)
@@ -463,7 +473,7 @@ class JaxMap(ArrayMap):
         gradient.__name__ = f"gradient of {self.name}"
         names = [f"cotangent of {slot.name}" for slot in self.codomain.slots]
         with self.around():
-            found = self._derived(gradient, list(map(jnp.conj, self.cotangents(v))), names)
+            found = self._derivative_map(gradient, list(map(jnp.conj, self.cotangents(v))), names)
         try:
             found.vjp(np.ones(found.codomain.size))
         except Exception as error:  # where the gradient refuses to be differentiated
@@ -480,9 +490,9 @@ class JaxMap(ArrayMap):
         tangent.__name__ = f"tangent of {self.name}"
         names = [f"tangent of {slot.name}" for slot in self.domain.slots]
         with self.around():
-            return self._derived(tangent, self.directions(u), names)
+            return self._derivative_map(tangent, self.directions(u), names)
 
-    def _derived(
+    def _derivative_map(
         self, fn: Callable[..., Any], arrays: Sequence[Any], names: Sequence[str]
     ) -> JaxMap:
         """The map of a derivative, in the point and what it is applied to."""
@@ -493,6 +503,6 @@ class JaxMap(ArrayMap):
         return made.made_from(self)
 
 
-def _conjugated(arrays: Sequence[Any], pieces: Sequence[Piece]) -> list[Any]:
+def _conjugates(arrays: Sequence[Any], pieces: Sequence[Piece]) -> list[Any]:
     pairs = zip(arrays, pieces, strict=True)
     return [array.conj() if piece.is_complex else array for array, piece in pairs]

@@ -14,7 +14,7 @@ import jax
 
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
-from gradproof.jax._rules import asked
+from gradproof.jax._rules import transform_result
 from gradproof.jax._tree import Arguments, outputs_of
 
 
@@ -75,7 +75,7 @@ class Call:
         count = len(self.arguments.values)
         if self.push is not None:
             return tuple(self.push(self.arguments, arrays[:count], arrays[count:]))
-        return asked(jax.jvp, self.function, arrays[:count], arrays[count:])[1]  # type: ignore[no-any-return] # a tuple
+        return transform_result(jax.jvp, self.function, arrays[:count], arrays[count:])[1]  # type: ignore[no-any-return] # a tuple
 
     def of_some(
         self, here: Sequence[Any], kept: Sequence[int]

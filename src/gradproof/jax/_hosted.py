@@ -40,38 +40,38 @@ def numpy_result(equation: Any, values: Sequence[Any]) -> np.ndarray[Any, Any] |
     return None if found is None else np.asarray(found, kind.dtype)
 
 
-def _spread(value: Any, *, shape: Any, broadcast_dimensions: Any, **_: Any) -> Any:
+def _broadcast(value: Any, *, shape: Any, broadcast_dimensions: Any, **_: Any) -> Any:
     sizes = [1] * len(shape)
     for place, size in zip(broadcast_dimensions, value.shape, strict=True):
         sizes[place] = size
     return np.broadcast_to(value.reshape(sizes), shape)
 
 
-def _contracted(one: Any, other: Any, *, dimension_numbers: Any, **_: Any) -> Any:
+def _contraction(one: Any, other: Any, *, dimension_numbers: Any, **_: Any) -> Any:
     axes, batched = dimension_numbers
     return None if batched[0] else np.tensordot(one, other, axes)
 
 
-def _divided(one: Any, other: Any) -> Any:
+def _quotient(one: Any, other: Any) -> Any:
     return one / other if one.dtype == np.float64 else None  # of whole numbers JAX drops the rest
 
 
-def _counted(*, dtype: Any, shape: Any, dimension: Any, **_: Any) -> Any:
+def _iota(*, dtype: Any, shape: Any, dimension: Any, **_: Any) -> Any:
     sizes = [1] * len(shape)
     sizes[dimension] = shape[dimension]
     return np.broadcast_to(np.arange(shape[dimension], dtype=dtype).reshape(sizes), shape)
 
 
-def _chosen(which: Any, *cases: Any) -> Any:
+def _selection(which: Any, *cases: Any) -> Any:
     return np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else None
 
 
 OTHERS: dict[str, Callable[..., Any]] = {
-    "broadcast_in_dim": _spread,
-    "div": _divided,
-    "dot_general": _contracted,
-    "iota": _counted,
-    "select_n": _chosen,
+    "broadcast_in_dim": _broadcast,
+    "div": _quotient,
+    "dot_general": _contraction,
+    "iota": _iota,
+    "select_n": _selection,
     "integer_pow": lambda value, y: value**y,
     "reshape": lambda value, new_sizes, dimensions, **_: (
         value.reshape(new_sizes) if dimensions is None else None

@@ -40,19 +40,21 @@ def compiled_call(
         return fn(*arrays)
     try:
         if name not in programs:
-            programs[name] = _shared(fn, arrays, ruled=name != "value")
+            programs[name] = _shared_program(fn, arrays, ruled=name != "value")
         return programs[name](*arrays)
     except (TypeError, jax.errors.JAXTypeError, jax.errors.JAXIndexError):
         programs[name] = fn  # what steers by values cannot be traced
         return fn(*arrays)
 
 
-def _shared(fn: Callable[..., Any], arrays: Sequence[Any], *, ruled: bool) -> Callable[..., Any]:
+def _shared_program(
+    fn: Callable[..., Any], arrays: Sequence[Any], *, ruled: bool
+) -> Callable[..., Any]:
     """The compiled program of a function; unless it is `ruled`, its custom rules do not count."""
     traced = jax.make_jaxpr(fn)(*arrays)
     if traced.effects:  # such as a callback: its order is JAX's matter
         return jax.jit(fn)  # type: ignore[no-any-return]  # JAX's
-    compiled = _compiled(_Program(_identity(traced.jaxpr, ruled), traced.jaxpr))
+    compiled = _compiled_program(_Program(_identity(traced.jaxpr, ruled), traced.jaxpr))
     return lambda *arrays: tuple(compiled(traced.consts, *arrays))
 
 
@@ -70,7 +72,7 @@ class Flat:
     def __init__(self, traced: Any) -> None:
         self._constants = traced.consts
         self._program = _Program(_identity(traced.jaxpr, ruled=True), traced.jaxpr)
-        self.jaxprs: dict[Any, Any] = {} if traced.consts else _beside(self._program)
+        self.jaxprs: dict[Any, Any] = {} if traced.consts else _companions(self._program)
         self._ways: Programs = {}  # those used: to find one among all the program is hashed
 
     def run(self, way: str, *vectors: Array) -> list[Array]:
@@ -149,7 +151,7 @@ def _jvps(fn: Any, domain: Any, _: Any, x: Any, us: Any) -> list[Any]:
     return [jax.vmap(lambda u: _vector(push(*_arrays(domain, u))))(us)]
 
 
-def _transposed(fn: Any, domain: Any, codomain: Any, x: Any, u: Any, v: Any) -> list[Any]:
+def _transposed_products(fn: Any, domain: Any, codomain: Any, x: Any, u: Any, v: Any) -> list[Any]:
     """J u from the transpose of v -> J^T v, and J^T v."""
     (gradient,), back = jax.vjp(lambda v: _vjp(fn, domain, codomain, x, v), v)
     return [*back([u.astype(gradient.dtype)]), gradient]
@@ -161,7 +163,7 @@ _WAYS: dict[str, Callable[..., list[Any]]] = {
     "vjps": _vjps,
     "jvp": _jvp,
     "jvps": _jvps,
-    "transposed": _transposed,
+    "transposed": _transposed_products,
 }
 
 
@@ -174,13 +176,13 @@ class _Program:
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _beside(_: _Program) -> dict[Any, Any]:
+def _companions(_: _Program) -> dict[Any, Any]:
     """What is kept with a program."""
     return {}
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _compiled(program: _Program) -> Callable[..., Any]:
+def _compiled_program(program: _Program) -> Callable[..., Any]:
     def run(constants: Sequence[Any], *arrays: Any) -> Any:
         return core.jaxpr_as_fun(core.ClosedJaxpr(program.jaxpr, constants))(*arrays)
 
@@ -237,7 +239,7 @@ def _option(value: Any, ruled: bool) -> Hashable:
         seen: dict[int, Any] = {}
         codes = tuple(getattr(each, "__code__", None) for each in functions_in(value, seen))
         # What is not differentiated goes with the rule: the solver of `custom_root` is such.
-        held = tuple(_option(_held(each), ruled) for each in seen.values())
+        held = tuple(_option(_wrapped_constant(each), ruled) for each in seen.values())
         # Objects hold what nothing here compares.
         return (codes, held) if all(codes) else _Itself(value)
     try:
@@ -247,7 +249,7 @@ def _option(value: Any, ruled: bool) -> Hashable:
     return value  # type: ignore[no-any-return]  # it has a hash
 
 
-def _held(value: Any) -> tuple[Any, ...]:
+def _wrapped_constant(value: Any) -> tuple[Any, ...]:
     """What is not differentiated, in JAX's wrapper of such an argument; empty of all else."""
     return (value.val,) if "val" in getattr(type(value), "__slots__", ()) else ()
 

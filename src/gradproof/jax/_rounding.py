@@ -73,15 +73,17 @@ class Rounded:
             unsupported(why=lambda e: why(first_line(e))),
             np.errstate(all="ignore"),
         ):
-            return tuple(self._closed(self._programs[name], list(map(self._taken, arrays))))
+            return tuple(
+                self._run_closed(self._programs[name], list(map(self._host_array, arrays)))
+            )
 
-    def _closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
+    def _run_closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
         if not hasattr(program, "jaxpr"):  # without constants
             return self._jaxpr(program, (), arrays)
         return self._jaxpr(program.jaxpr, program.consts, arrays)
 
     def _jaxpr(self, jaxpr: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-        held = map(self._constant, constants)
+        held = map(self._rounded_constant, constants)
         known: dict[Any, Any] = dict(zip(jaxpr.constvars, held, strict=True))
         known.update(zip(jaxpr.invars, arrays, strict=True))
 
@@ -97,7 +99,10 @@ class Rounded:
         """A number of a program, rounded once for all runs."""
         key = id(atom), self._unit, self._tiny
         if key not in self._programs:
-            self._programs[key] = atom, self._constant(np.asarray(atom.val, atom.aval.dtype))
+            self._programs[key] = (
+                atom,
+                self._rounded_constant(np.asarray(atom.val, atom.aval.dtype)),
+            )
         return self._programs[key][1]
 
     def _equation(self, equation: Any, values: list[Any]) -> list[Any]:
@@ -109,34 +114,36 @@ class Rounded:
         if name == "scan":
             return self._scan(parameters, values)
         if name in _PREFIXES:
-            return self._cumulated(name, values[0], **parameters)
+            return self._cumulative(name, values[0], **parameters)
         if name == "shard_map":
-            return self._sharded(parameters, values)
+            return self._run_sharded(parameters, values)
         if name == "pallas_call":
             raise Unsupported("it holds a Pallas kernel, which is one operation here")
         inside = next((parameters[key] for key in _INSIDE if key in parameters), None)
         if inside is not None and hasattr(getattr(inside, "jaxpr", inside), "eqns"):
-            return self._closed(inside, values)
+            return self._run_closed(inside, values)
         if name in _NORMWISE:
-            values = [self._disturbed(value) for value in values]
-        results = self._applied(equation, values)
+            values = [self._perturbed_matrix(value) for value in values]
+        results = self._apply_equation(equation, values)
         if name in _SUMS:
-            results = [self._added(equation, results[0], *values)]
+            results = [self._sum_with_error(equation, results[0], *values)]
         return results if name in _EXACT else [self._round(result) for result in results]
 
-    def _applied(self, equation: Any, values: Sequence[Any]) -> list[Any]:
+    def _apply_equation(self, equation: Any, values: Sequence[Any]) -> list[Any]:
         """What an operation makes of these values."""
         if self._xp is np and (found := numpy_result(equation, values)) is not None:
             return [found]
         results = bind_equation(equation, values)
-        return list(map(self._taken, results if equation.primitive.multiple_results else [results]))
+        return list(
+            map(self._host_array, results if equation.primitive.multiple_results else [results])
+        )
 
-    def _taken(self, value: Any) -> Any:
+    def _host_array(self, value: Any) -> Any:
         """An array of numbers or flags, where NumPy may work on it."""
         plain = self._xp is np and getattr(value, "dtype", None) in PLAIN
         return np.asarray(value) if plain else value
 
-    def _added(self, equation: Any, total: Any, *values: Any) -> Any:
+    def _sum_with_error(self, equation: Any, total: Any, *values: Any) -> Any:
         """A sum, off by what its partial sums are rounded by: XLA adds arrays of few bits in these.
 
         Pairwise, or in blocks, by the unit round-off times the norm of the terms and the root of
@@ -149,26 +156,26 @@ class Rounded:
         xp = self._xp
         if len(values) == 1:
             levels = np.log2(values[0].size / total.size)
-            sizes = xp.sqrt(levels * self._applied(equation, [xp.abs(values[0]) ** 2])[0])
+            sizes = xp.sqrt(levels * self._apply_equation(equation, [xp.abs(values[0]) ** 2])[0])
         else:
             parts = xp.abs(values[0]), values[1], xp.abs(values[2])
-            (sizes,) = self._applied(equation, parts)
-        error = self._unit * sizes * self._signed(total)
-        return xp.where(self._constant(total) == total, total, total + error)
+            (sizes,) = self._apply_equation(equation, parts)
+        error = self._unit * sizes * self._signed_draws(total)
+        return xp.where(self._rounded_constant(total) == total, total, total + error)
 
-    def _cumulated(self, name: str, value: Any, axis: int, reverse: bool) -> list[Any]:
+    def _cumulative(self, name: str, value: Any, axis: int, reverse: bool) -> list[Any]:
         """Sums or products to each place. One operation to JAX, which rounds inside of it."""
         scan = partial(jax.lax.associative_scan, _PREFIXES[name], reverse=reverse, axis=axis)
         return list(self.run((name, value.shape, value.dtype, axis, reverse), scan, [value]))
 
-    def _sharded(self, parameters: Any, values: list[Any]) -> list[Any]:
+    def _run_sharded(self, parameters: Any, values: list[Any]) -> list[Any]:
         """The program of one device on all of them, compiled: what is the same is rounded alike."""
         name = id(parameters["jaxpr"]), self._unit, self._tiny
         if name not in self._programs:
 
             def program(key: Any, *values: Any) -> tuple[Any, ...]:
                 run = _Traced(self._unit, self._tiny, key)
-                return tuple(run._closed(parameters["jaxpr"], values))
+                return tuple(run._run_closed(parameters["jaxpr"], values))
 
             same = {option: parameters[option] for option in ("mesh", "out_specs", "check_vma")}
             specs = jax.sharding.PartitionSpec(), *parameters["in_specs"]
@@ -179,18 +186,18 @@ class Rounded:
         return list(self._programs[name](jax.random.key(int(seeds)), *values))
 
     def _cond(self, branches: Sequence[Any], index: Any, *operands: Any) -> list[Any]:
-        return self._closed(branches[int(index)], operands)
+        return self._run_closed(branches[int(index)], operands)
 
     def _while(self, parameters: Any, values: list[Any]) -> list[Any]:
         first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
         of_test, of_body = values[:first], values[first : first + second]
         carry = values[first + second :]
         test, body = parameters["cond_jaxpr"], parameters["body_jaxpr"]
-        while (going := np.asarray(self._closed(test, [*of_test, *carry])[0])).any():
-            found = self._closed(body, [*of_body, *carry])
+        while (going := np.asarray(self._run_closed(test, [*of_test, *carry])[0])).any():
+            found = self._run_closed(body, [*of_body, *carry])
             # Batched, each entry of the batch stops by itself.
             carry = [
-                new if going.all() else jnp.where(_over(going, old), new, old)
+                new if going.all() else jnp.where(_broadcast_flags(going, old), new, old)
                 for new, old in zip(found, carry, strict=True)
             ]
         return carry
@@ -202,7 +209,7 @@ class Rounded:
         steps: list[list[Any]] = [[]] * length
         for step in reversed(range(length)) if parameters["reverse"] else range(length):
             here = [sequence[step] for sequence in sequences]
-            results = self._closed(parameters["jaxpr"], [*fixed, *carry, *here])
+            results = self._run_closed(parameters["jaxpr"], [*fixed, *carry, *here])
             carry, steps[step] = results[:carried], results[carried:]
         if not length:
             raise Unsupported("a scan of no steps")
@@ -210,12 +217,12 @@ class Rounded:
 
     def _round(self, value: Any) -> Any:
         def at_random(array: Any) -> Any:
-            draws = None if self._to_nearest else self._uniform(array)
+            draws = None if self._to_nearest else self._uniform_draws(array)
             return rounded_at_random(array, draws, self._unit, self._tiny, self._xp)
 
         return self._on_grid(value, at_random)
 
-    def _constant(self, value: Any) -> Any:
+    def _rounded_constant(self, value: Any) -> Any:
         return self._on_grid(value, partial(nearest, unit=self._unit, tiny=self._tiny, xp=self._xp))
 
     def _on_grid(self, value: Any, rounded: Callable[[Any], Any]) -> Any:
@@ -225,23 +232,23 @@ class Rounded:
             return jax.lax.complex(*parts)
         return rounded(self._xp.asarray(value)) if kind == np.float64 and value.size else value
 
-    def _disturbed(self, value: Any) -> Any:
+    def _perturbed_matrix(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
         kind = getattr(value, "dtype", None)
         if kind not in (np.float64, np.complex128) or value.ndim < 2 or not value.size:
             return value
         size = self._unit * max(value.shape[-2:]) ** 0.5
         largest = self._xp.max(self._xp.abs(value), axis=(-2, -1), keepdims=True)
-        return value + size * largest * self._signed(value)
+        return value + size * largest * self._signed_draws(value)
 
-    def _signed(self, value: Any) -> Any:
+    def _signed_draws(self, value: Any) -> Any:
         """Numbers in [-1, 1), of complex arrays complex ones, one for each entry."""
         if self._to_nearest:
             return 0.0
-        draws = 2 * self._uniform(self._xp.stack([value.real, value.imag])) - 1
+        draws = 2 * self._uniform_draws(self._xp.stack([value.real, value.imag])) - 1
         return draws[0] if value.dtype == np.float64 else draws[0] + 1j * draws[1]
 
-    def _uniform(self, value: Any) -> Any:
+    def _uniform_draws(self, value: Any) -> Any:
         """Numbers in [0, 1), one for each entry; the same for the same entries.
 
         Arithmetic repeats itself: what a backward keeps of the forward is rounded once, for all
@@ -269,18 +276,18 @@ class _Traced(Rounded):
         super().__init__(unit, tiny, 0, {})
         self._key = key
 
-    def _uniform(self, value: Any) -> Any:
+    def _uniform_draws(self, value: Any) -> Any:
         self._key, drawn = jax.random.split(self._key)
         return jax.random.uniform(drawn, value.shape, np.float64)
 
-    def _again(self, program: Any, key: Any, *arrays: Any) -> tuple[Any, ...]:
+    def _run_with_key(self, program: Any, key: Any, *arrays: Any) -> tuple[Any, ...]:
         """The key that is left after a program, and its results."""
         run = _Traced(self._unit, self._tiny, key)
-        results = run._closed(program, arrays)
+        results = run._run_closed(program, arrays)
         return (run._key, *results)
 
     def _cond(self, branches: Sequence[Any], index: Any, *operands: Any) -> list[Any]:
-        ways = [partial(self._again, branch) for branch in branches]
+        ways = [partial(self._run_with_key, branch) for branch in branches]
         self._key, *results = jax.lax.switch(index, ways, self._key, *operands)
         return list(results)
 
@@ -290,17 +297,17 @@ class _Traced(Rounded):
         of_test, of_body = values[:first], values[first : first + second]
 
         def going(state: Any) -> Any:
-            return self._again(parameters["cond_jaxpr"], state[0], *of_test, *state[1:])[1]
+            return self._run_with_key(parameters["cond_jaxpr"], state[0], *of_test, *state[1:])[1]
 
         def step(state: Any) -> Any:
-            return self._again(parameters["body_jaxpr"], state[0], *of_body, *state[1:])
+            return self._run_with_key(parameters["body_jaxpr"], state[0], *of_body, *state[1:])
 
         start = (self._key, *values[first + second :])
         self._key, *carry = jax.lax.while_loop(going, step, start)
         return list(carry)
 
 
-def _over(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:
+def _broadcast_flags(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:
     """Flags, one per entry of a batch, against an array of more dimensions."""
     found: np.ndarray[Any, Any] = flags.reshape(flags.shape + (1,) * (array.ndim - flags.ndim))
     return found

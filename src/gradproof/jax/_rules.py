@@ -37,7 +37,7 @@ _JAX = frozenset({"jax", "jaxlib", "functools", "builtins", "numpy", "operator",
 _LEAKED = "Encountered an unexpected tracer"
 
 
-def asked(transform: Callable[..., Any], *arguments: Any) -> Any:
+def transform_result(transform: Callable[..., Any], *arguments: Any) -> Any:
     """What a transform of JAX returns; Unsupported where JAX says that there is no such rule.
 
     A TypeError says what to do where a rule of custom_jvp or custom_vjp reads an array of the
@@ -67,7 +67,7 @@ def is_refusal(error: Exception) -> bool:
 Program = list[Any] | None
 
 
-def traced(fn: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+def jaxpr_of(fn: Callable[..., Any], arrays: Sequence[Any]) -> Any:
     """The jaxpr of a function; None where it cannot be traced."""
     try:
         return jax.make_jaxpr(fn)(*arrays)

@@ -17,7 +17,7 @@ from jax import tree_util
 from gradproof._adapters.arrays import Piece, chosen_names, name_at, read
 from gradproof._adapters.double import inside_partial
 from gradproof._data.exceptions import first_line
-from gradproof._data.inputs import chosen, output_name, parameter_names
+from gradproof._data.inputs import output_name, parameter_names, selected_positions
 from gradproof._data.space import Array, Block
 from gradproof.errors import UsageError
 from gradproof.jax._constants import double_precision
@@ -65,7 +65,7 @@ class Arguments:
         if owner is not None and any(map(is_floating, tree_util.tree_leaves(owner))):
             fn, self._method = owner, fn.__name__
         tree = (fn, tuple(inputs), dict(kwargs))
-        paths, self._tree = _taken_apart(tree)
+        paths, self._tree = _paths_and_structure(tree)
         self.leaves = [_as_jax_takes(leaf) for _, leaf in paths]
         if any(isinstance(leaf, jax.core.Tracer) for leaf in self.leaves):
             raise UsageError("inputs: a check runs outside jit, grad and vmap; got a tracer")
@@ -84,7 +84,7 @@ class Arguments:
         found = chosen_names([name_of_path(paths[k][0], parameters) for k in places], names)
         argument = [paths[k][0][1].idx if paths[k][0][0].idx == 1 else None for k in places]
         self._floating = list(zip(places, found, strict=True))
-        self._pick(chosen(found, argument, wrt))
+        self._pick(selected_positions(found, argument, wrt))
 
     def _pick(self, picked: Sequence[int]) -> None:
         """Make these of the floating arrays the exchangeable ones."""
@@ -138,7 +138,7 @@ class Arguments:
         return list(map(with_blocks, pieces, values)), point
 
 
-def _taken_apart(tree: Any) -> Any:
+def _paths_and_structure(tree: Any) -> Any:
     """Paths with leaves, and the structure. UsageError for what is no pytree."""
     try:
         return tree_util.tree_flatten_with_path(tree)
@@ -214,7 +214,7 @@ def _buffers(tree: Any) -> list[tuple[Any, ...]]:
     ]
 
 
-def doubled(value: Any) -> Any:
+def double_precision_value(value: Any) -> Any:
     """An argument in double precision; what has no precision stays."""
     if is_floating(value):
         kind = jnp.complex128 if jnp.issubdtype(value.dtype, jnp.complexfloating) else jnp.float64
@@ -224,4 +224,4 @@ def doubled(value: Any) -> Any:
         if jnp.issubdtype(dtype, jnp.complexfloating):
             return jnp.complex128
         return jnp.float64 if jnp.issubdtype(dtype, jnp.floating) else value
-    return inside_partial(value, doubled)
+    return inside_partial(value, double_precision_value)

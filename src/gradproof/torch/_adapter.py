@@ -42,7 +42,7 @@ from gradproof.torch._outputs import Outputs, named_outputs
 from gradproof.torch._rounding import Rounding
 from gradproof.torch._samples import made_like as made_like
 from gradproof.torch._samples import values_of as values_of
-from gradproof.torch._side_effects import observed
+from gradproof.torch._side_effects import observed_run
 from gradproof.torch._tensors import private_vector
 
 
@@ -208,9 +208,9 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.cotangent_layouts(self.outputs.attached)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self.graph.gradient(self._laid(v, layout), v)
+        return self.graph.gradient(self._cotangents_in_layout(v, layout), v)
 
-    def _laid(self, v: Array, layout: str) -> list[torch.Tensor]:
+    def _cotangents_in_layout(self, v: Array, layout: str) -> list[torch.Tensor]:
         """The cotangents that v holds, in a memory layout."""
         given = self.outputs.cotangents(v)
         laid = [(one, torch_layouts.in_layout(one, layout)) for one in given]
@@ -235,7 +235,7 @@ class TorchMap(DifferentiableMap):
         return outside_domain(self.graph, v)
 
     def observed(self, v: Array) -> Observed:
-        return observed(self.graph, v)
+        return observed_run(self.graph, v)
 
     def unreached(self) -> Sequence[int]:
         # What a function holds beside its arguments it need not use.
@@ -274,7 +274,7 @@ class TorchMap(DifferentiableMap):
             raise Unsupported("its outputs are others there")
         run = Graph(self.call, self.outputs, tensors, result)
         value = run.value()
-        laid = self._laid(v, layout) if layout else self.outputs.cotangents(v)
+        laid = self._cotangents_in_layout(v, layout) if layout else self.outputs.cotangents(v)
         pulled = run.gradient(laid, v)
 
         def push(u: Array) -> Array:
@@ -300,7 +300,9 @@ class TorchMap(DifferentiableMap):
 
         def made() -> TorchMap:
             twin = _in_double(given)
-            tensors = [_widened(leaf.copy()).requires_grad_() for leaf in arguments.leaves]
+            tensors = [
+                _double_precision_tensor(leaf.copy()).requires_grad_() for leaf in arguments.leaves
+            ]
             changed = arguments.changed(twin, tensors, _in_double, given)
             return self._alike(twin, changed, in_double=_way_of(self.call))
 
@@ -333,7 +335,7 @@ class TorchMap(DifferentiableMap):
             raise refused
 
         function, tensors, names = self.graph.derivative(v)
-        return self._derived(function, tensors, names, needs_grad=True, refusal=refusal)
+        return self._derivative_map(function, tensors, names, needs_grad=True, refusal=refusal)
 
     def forward_derivative(self, u: Array) -> TorchMap:
         def refusal(graph: Graph) -> Unsupported | None:
@@ -346,9 +348,9 @@ class TorchMap(DifferentiableMap):
 
         function, tensors, names = self._forward.derivative(u)
         # Every tangent is one of an output that has a derivative: none is left out here.
-        return self._derived(function, tensors, names, without=frozenset(), refusal=refusal)
+        return self._derivative_map(function, tensors, names, without=frozenset(), refusal=refusal)
 
-    def _derived(
+    def _derivative_map(
         self, fn: Callable[..., Any], tensors: list[torch.Tensor], names: list[str], **options: Any
     ) -> TorchMap:
         choice = Choice(names, masked=self.call.arguments.masked, optional=True)
@@ -366,7 +368,7 @@ def _double(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype.is_floating_point else dtype
 
 
-def _widened(tensor: torch.Tensor) -> torch.Tensor:
+def _double_precision_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers in double precision, at the same strides and offset."""
     dtype = _double(tensor.dtype)
     if tensor.layout is not torch.strided or dtype is tensor.dtype:
@@ -385,7 +387,7 @@ def _way_of(call: Call) -> InDouble | None:
 def _in_double(value: Any) -> Any:
     """An argument, or the function itself, in double precision; what has no precision stays."""
     if isinstance(value, torch.Tensor):
-        return _widened(value.detach()).requires_grad_(value.requires_grad)
+        return _double_precision_tensor(value.detach()).requires_grad_(value.requires_grad)
     if isinstance(value, torch.dtype):
         return _double(value)
     if isinstance(value, torch.nn.Module):

@@ -16,7 +16,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from gradproof._data.exceptions import first_line
-from gradproof._data.inputs import chosen, parameter_names
+from gradproof._data.inputs import parameter_names, selected_positions
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
@@ -74,7 +74,7 @@ class Arguments:
         self.captured = captured if captured and captured.tensors else None
         if captured and captured.tensors:
             self._tree = Tree((*given, dict(captured.tensors)))
-        self._flat = _initialised(self._tree, fn)
+        self._flat = _initialised_leaves(self._tree, fn)
         paths = self._pick(fn, choice)
         self.beside: list[int] = []
         self._kinds: list[tuple[int, torch.Tensor]] = []
@@ -97,12 +97,12 @@ class Arguments:
                 places.append(place)
                 paths.append(self._tree.paths[place])
                 names.append(input_name(paths[-1], parameters))
-        found = _named(names, paths, choice.names)
+        found = _input_names(names, paths, choice.names)
         picked: Sequence[int] = range(len(found))
         if choice.wrt is ARGUMENTS:
             picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
         elif choice.wrt is not None and found:
-            picked = chosen(found, [argument_of(path) for path in paths], choice.wrt)
+            picked = selected_positions(found, [argument_of(path) for path in paths], choice.wrt)
         if not picked:
             raise UsageError(
                 "inputs: nothing to check, for none of them have requires_grad=True; call "
@@ -141,9 +141,9 @@ class Arguments:
         if self.are_leaves:
             return fn(*tensors)
         if self._in_kind(tensors):
-            return self._called(fn, tensors)
+            return self._call_function(fn, tensors)
         try:
-            return self._called(fn, tensors)
+            return self._call_function(fn, tensors)
         except (TypeError, ValueError) as error:
             reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
             raise Unsupported(reason) from error
@@ -161,10 +161,10 @@ class Arguments:
                 in_kind(tensors[place], original)
         return whole
 
-    def _called(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
+    def _call_function(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         if self._only_leaves:
             return fn(*tensors)
-        flat = self._filled(tensors)
+        flat = self._flat_with(tensors)
         try:
             if not self._nested:
                 return fn(*flat)
@@ -175,7 +175,7 @@ class Arguments:
             if not self._left:
                 self._renew_written()
 
-    def _filled(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+    def _flat_with(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         flat = self._flat.copy()
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
@@ -191,7 +191,7 @@ class Arguments:
             yield
             return
         try:
-            with self.captured.exchanged(self._tree.rebuilt(self._filled(tensors))[2]):
+            with self.captured.exchanged(self._tree.rebuilt(self._flat_with(tensors))[2]):
                 yield
         finally:
             if not self._left:
@@ -208,18 +208,18 @@ class Arguments:
             self._renew_written()
 
     def _renew_written(self) -> None:
-        for position in self._written():
+        for position in self._written_places():
             self._renew(position)
             self.writes = True
 
-    def _written(self) -> list[int]:
+    def _written_places(self) -> list[int]:
         """Positions of private copies that calls wrote into and that are not made anew yet."""
         versions = self._versions.items()
         return [place for place, before in versions if self._flat[place]._version != before]
 
     def written(self) -> tuple[str, ...]:
         """The same tensors by name."""
-        return tuple(input_name(self._tree.paths[place], []) for place in self._written())
+        return tuple(input_name(self._tree.paths[place], []) for place in self._written_places())
 
     def changed(
         self,
@@ -255,7 +255,7 @@ class Arguments:
         self._versions[position] = private._version
 
 
-def _initialised(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
+def _initialised_leaves(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
     """Its leaves. UsageError where a tensor, differentiated or not, cannot even be copied."""
     for position, value in enumerate(tree.leaves):
         if is_lazy(value):
@@ -280,7 +280,7 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
         return SharedLeaf(tensor, name)
 
 
-def _named(found: list[str], paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
+def _input_names(found: list[str], paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
     """The names that the user gave, of the arguments or of all; those found where none."""
     if names is None:
         return found

@@ -157,9 +157,9 @@ class Call:
         """
         self.counts.add("vjp")
         if self.mode is None and self.in_double is None and not self.arguments.captured:
-            return pulled(outputs, tensors, cotangents, **options)
+            return backward_gradients(outputs, tensors, cotangents, **options)
         with self.arguments.held(at or tensors), self._modes(cotangents, backward=True):
-            return pulled(outputs, tensors, cotangents, **options)
+            return backward_gradients(outputs, tensors, cotangents, **options)
 
     @contextmanager
     def _modes(self, given: Sequence[torch.Tensor], *, backward: bool = False) -> Iterator[None]:
@@ -185,7 +185,7 @@ class Call:
             leaf.original.data.copy_(saved)
 
 
-def pulled(
+def backward_gradients(
     outputs: Sequence[torch.Tensor],
     tensors: Sequence[torch.Tensor],
     cotangents: Sequence[torch.Tensor],

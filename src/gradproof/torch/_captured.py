@@ -23,7 +23,7 @@ from gradproof._guard import restored
 from gradproof.errors import UsageError
 from gradproof.torch._state import GENERATORS
 from gradproof.torch._tensors import is_differentiable, unsupported_kind
-from gradproof.torch._tree import Tree, keystr, replaced
+from gradproof.torch._tree import Tree, keystr, tree_with
 
 # What holds no tensor and is not called.
 _WITHOUT = (type, torch.Tensor, types.BuiltinFunctionType)
@@ -201,7 +201,7 @@ class Captured:
         with restored(*(functools.partial(spot.write, spot.whole) for spot in self._spots)):
             for spot in self._spots:
                 others = {place: tensors[name] for place, name in spot.names.items()}
-                spot.write(replaced(spot.tree, others))
+                spot.write(tree_with(spot.tree, others))
             yield
 
     def of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:

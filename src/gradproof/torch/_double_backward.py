@@ -11,7 +11,7 @@ from torch.overrides import is_tensor_like
 from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import container
 from gradproof.errors import UsageError
-from gradproof.torch._call import pulled
+from gradproof.torch._call import backward_gradients
 from gradproof.torch._guards import WrongNumberError, as_tuple
 from gradproof.torch._outputs import named_outputs
 from gradproof.torch._tensors import unsupported_kind
@@ -116,7 +116,7 @@ def gradient_of(
                 "func: none of its outputs requires grad, so there is no gradient to differentiate."
             )
         wrt = [leaves[place] for place in checked]
-        grads = pulled(outputs, wrt, arguments[count:], create_graph=True)
+        grads = backward_gradients(outputs, wrt, arguments[count:], create_graph=True)
         # Nothing depends on anything: no entry to check, rather than no output.
         return tuple(grad for grad in grads if grad is not None) or (wrt[0].new_zeros(0),)
 

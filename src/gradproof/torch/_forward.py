@@ -21,7 +21,7 @@ from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
 from gradproof.torch._compat import forward_level, legacy_vmap, make_dual, unpack_dual
-from gradproof.torch._graph import vectorised
+from gradproof.torch._graph import batched_result
 from gradproof.torch._operators import is_custom, operator_name
 from gradproof.torch._outputs import Outputs, floating_in
 from gradproof.torch._tensors import private_vector, to_vector
@@ -141,7 +141,7 @@ class Forward:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""
         primals = tuple(self.primals())
         tangents = tuple(self._inputs.directions(private_vector(u)))
-        found = functional(lambda: torch.func.jvp(function.nested, primals, tangents)[1])
+        found = functional_result(lambda: torch.func.jvp(function.nested, primals, tangents)[1])
         kept = self._outputs.kept
         return self._outputs.vector((output, found[output.position]) for output in kept)
 
@@ -164,7 +164,7 @@ class Forward:
             stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
             return legacy_vmap(push_one)(*stacked)
 
-        for output, result in zip(outputs.kept, vectorised(push_all), strict=True):
+        for output, result in zip(outputs.kept, batched_result(push_all), strict=True):
             found = to_vector(result, output.dtype)
             batch[:, output.part] = found.reshape(len(rows), -1)
         return batch
@@ -173,7 +173,7 @@ class Forward:
         """One tangent per output slot, inside a dual level; None where it is zero."""
         runs = self._call.counts["function"]
         try:
-            return self._pushed(tangents)
+            return self._dual_result(tangents)
         except NotImplementedError as error:
             # A custom Function without a jvp says so in other words, and no formula would help it.
             if _LACKING in text_of(error) and not _load_formulas.cache_info().currsize:
@@ -190,7 +190,7 @@ class Forward:
                 raise Unsupported(first_line(error)) from error
             raise
 
-    def _pushed(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    def _dual_result(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         duals = []
         for primal, tangent in zip(self.primals(), tangents, strict=True):
             if self.needs_grad:
@@ -252,7 +252,7 @@ class Tangent:
         return tuple(self._outputs.roots(self._call.run(inputs)))
 
 
-def functional(run: Callable[[], Any]) -> Any:
+def functional_result(run: Callable[[], Any]) -> Any:
     """What torch.func returns, or Unsupported where it refuses the function."""
     _load_formulas()
     with unsupported(RuntimeError, TypeError, AttributeError):  # NotImplementedError is the first

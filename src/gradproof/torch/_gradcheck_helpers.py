@@ -25,7 +25,7 @@ from gradproof.torch._tensors import SPARSE
 _theirs = inspect.unwrap(_gradcheck).__globals__
 
 
-def _undone(tensors: Iterable[Any]) -> restored:
+def _values_restored(tensors: Iterable[Any]) -> restored:
     """Around what perturbs these tensors in place: afterwards they are what they were."""
     kept = []
     for tensor in tensors:
@@ -36,7 +36,7 @@ def _undone(tensors: Iterable[Any]) -> restored:
     return restored(*kept)
 
 
-def _restoring(name: str, promise: str, perturbed: Callable[..., Any]) -> Callable[..., Any]:
+def _restoring_face(name: str, promise: str, perturbed: Callable[..., Any]) -> Callable[..., Any]:
     """PyTorch's function of that name; what it perturbs is put back, also where it raises."""
     theirs = inspect.unwrap(_theirs[name])
 
@@ -44,24 +44,24 @@ def _restoring(name: str, promise: str, perturbed: Callable[..., Any]) -> Callab
     @functools.wraps(theirs)
     def face(*args: Any, **kwargs: Any) -> Any:
         given = inspect.signature(theirs).bind(*args, **kwargs).arguments
-        with _undone(perturbed(**given)):
+        with _values_restored(perturbed(**given)):
             return theirs(*args, **kwargs)
 
     face.__doc__ = promise
     return face
 
 
-get_numerical_jacobian = _restoring(
+get_numerical_jacobian = _restoring_face(
     "get_numerical_jacobian",
     "Central differences of the first output, as PyTorch's; the tensors end as they were.",
     lambda inputs, target=None, **_: as_tuple(inputs if target is None else target),
 )
-get_numerical_jacobian_wrt_specific_input = _restoring(
+get_numerical_jacobian_wrt_specific_input = _restoring_face(
     "get_numerical_jacobian_wrt_specific_input",
     "Central differences of every output, as PyTorch's; the input ends as it was.",
     lambda inputs, input_idx, input=None, **_: [inputs[input_idx] if input is None else input],
 )
-_analytical = _restoring("get_analytical_jacobian", "As PyTorch's.", lambda **_: ())
+_analytical = _restoring_face("get_analytical_jacobian", "As PyTorch's.", lambda **_: ())
 
 
 @functools.wraps(_analytical)

@@ -19,7 +19,7 @@ from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
-from gradproof.torch._call import Call, pulled
+from gradproof.torch._call import Call, backward_gradients
 from gradproof.torch._compat import UndefinedGrad, preserved_version_counter, storage_use_count
 from gradproof.torch._graph_contents import (
     has_raising_node,
@@ -151,14 +151,14 @@ class Graph:
         if not self.roots or not count:
             return batch
         stacked = [stack.contiguous() for stack in self.outputs.cotangents(vs)]
-        by = self._by_vmap if batching == BATCHINGS[0] else self._by_the_older
+        by = self._rows_by_vmap if batching == BATCHINGS[0] else self._rows_by_older_batching
         for leaf, part, gradient in zip(inputs.leaves, inputs.parts, by(stacked), strict=True):
             if gradient is not None:
                 for row, single in enumerate(gradient.detach().unbind(0)):
                     batch[row, part] = leaf.gradient(single)
         return inputs.space.without_still(batch)
 
-    def _by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
+    def _rows_by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
         there: list[int] = []
 
         def pull(*cotangents: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
@@ -169,7 +169,7 @@ class Graph:
 
         self._vmapped = True
         try:
-            found = vectorised(lambda: torch.vmap(pull)(*stacked))
+            found = batched_result(lambda: torch.vmap(pull)(*stacked))
         except Unsupported as refused:
             self._refused = refused
             raise
@@ -177,15 +177,15 @@ class Graph:
         known = dict(zip(there, (found,) if len(there) == 1 else found, strict=True))
         return [known.get(k) for k in range(len(self.tensors))]
 
-    def _by_the_older(self, stacked: list[torch.Tensor]) -> Any:
+    def _rows_by_older_batching(self, stacked: list[torch.Tensor]) -> Any:
         # It has no guard against a write into `.data`, and ends the process: torch.vmap says so
         # first.
         if not self._vmapped:
             with contextlib.suppress(Unsupported):
-                self._by_vmap(stacked)
+                self._rows_by_vmap(stacked)
         if self._refused is not None and "data" in self._refused.reason:
             raise self._refused
-        return vectorised(lambda: self.grad(stacked, is_grads_batched=True))
+        return batched_result(lambda: self.grad(stacked, is_grads_batched=True))
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
@@ -229,14 +229,14 @@ class Graph:
         with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
             pairs = [
-                _paired(gradient, direction)
+                _root_and_cotangent(gradient, direction)
                 for gradient, direction in zip(gradients, directions, strict=True)
                 if gradient is not None and gradient.requires_grad
             ]
             if not pairs:
                 raise Unsupported("the backward is not differentiable in its cotangent")
             made, weights = zip(*pairs, strict=True)
-            columns = pulled(made, cotangents, weights, retain_graph=False)
+            columns = backward_gradients(made, cotangents, weights, retain_graph=False)
             if not [column for column in columns if column is not None]:
                 raise Unsupported("the backward is not differentiable in its cotangent")
         del pairs, made  # their graph holds vectors of the size of the inputs
@@ -357,7 +357,7 @@ class Graph:
         return None
 
 
-def vectorised(run: Callable[[], Any]) -> Any:
+def batched_result(run: Callable[[], Any]) -> Any:
     """What a batched derivative returns, or Unsupported where PyTorch refuses."""
     refusals = RuntimeError, IndexError, TypeError, ValueError
     with unsupported(*refusals), warnings.catch_warnings():
@@ -365,7 +365,9 @@ def vectorised(run: Callable[[], Any]) -> Any:
         return run()
 
 
-def _paired(gradient: torch.Tensor, direction: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _root_and_cotangent(
+    gradient: torch.Tensor, direction: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """What to go back from, and with which cotangent, for Re sum conj(gradient) direction."""
     alike = gradient.shape == direction.shape and gradient.dtype is direction.dtype
     if alike and gradient.layout is direction.layout is torch.strided:

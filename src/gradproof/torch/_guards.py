@@ -60,7 +60,7 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
         raise WrongTypeError(f"func: expected a function, got {shown(func)}.")
     if {*map(type, inputs)} != {torch.Tensor}:
         container("inputs", inputs)
-    checked = list(_checked(inputs))
+    checked = list(_checked_inputs(inputs))
     if not checked:
         raise UsageError(
             "gradcheck expects at least one input tensor to require gradient, but none of them "
@@ -98,7 +98,7 @@ def warn_of_low_precision(checked: Sequence[Checked]) -> None:
             )
 
 
-def _checked(inputs: tuple[Any, ...]) -> Iterator[Checked]:
+def _checked_inputs(inputs: tuple[Any, ...]) -> Iterator[Checked]:
     """Position of the argument and tensor, for all that require grad, containers searched."""
     for position, argument in enumerate(inputs):
         for leaf in [argument] if type(argument) is torch.Tensor else pytree.tree_leaves(argument):

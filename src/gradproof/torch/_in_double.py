@@ -59,20 +59,27 @@ class InDouble:
         """What a function or an operator of PyTorch returns."""
         if name in _DRAWS and self._narrow:
             self.needed = True
-            return self._drawn(func, name, args, kwargs)
+            return self._draw_result(func, name, args, kwargs)
         if name == "rms_norm" and self._narrow and (*args, *[None] * 4)[3] is None:
             # Left out, it is the spacing of the numbers that the sum of squares is made in.
             self.needed = True
             kwargs = {"eps": _EPSILON, **{k: v for k, v in kwargs.items() if v is not None}}
             args = args[:3]
-        if name == "__get__" or name.endswith("_") or "out" in kwargs or not _mixes(args, kwargs):
+        if (
+            name == "__get__"
+            or name.endswith("_")
+            or "out" in kwargs
+            or not _has_mixed_precision(args, kwargs)
+        ):
             return func(*args, **kwargs)
         self.needed = True
-        args, kwargs = pytree.tree_map(_widened, (tuple(args), dict(kwargs)))
+        args, kwargs = pytree.tree_map(_double_precision_value, (tuple(args), dict(kwargs)))
         return func(*args, **kwargs)
 
-    def _drawn(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        narrow, named = pytree.tree_map(self._narrowed, (tuple(args), dict(kwargs)))
+    def _draw_result(
+        self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        narrow, named = pytree.tree_map(self._narrow_value, (tuple(args), dict(kwargs)))
         found = func(*narrow, **named)
         if name.endswith("_"):
             return args[0] if found is args[0] else args[0].copy_(found)
@@ -83,22 +90,22 @@ class InDouble:
                 pytree.tree_leaves((args, kwargs)),
             )
         )
-        return found if same else _widened(found)
+        return found if same else _double_precision_value(found)
 
-    def _narrowed(self, value: Any) -> Any:
+    def _narrow_value(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             dtype = self._narrow.get(value.dtype)
             return value if dtype is None else value.detach().to(dtype)
         return self._narrow.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-def _mixes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def _has_mixed_precision(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether there are doubles and floating tensors in few bits among arguments, or in lists."""
     kinds = {tensor.dtype for tensor in tensors_among((*args, *kwargs.values()))}
     return not kinds.isdisjoint(_WIDE) and any(map(is_floating, kinds - _WIDE))
 
 
-def _widened(value: Any) -> Any:
+def _double_precision_value(value: Any) -> Any:
     """A floating tensor in double precision; other values as they are."""
     if not isinstance(value, torch.Tensor) or not is_floating(value.dtype):
         return value

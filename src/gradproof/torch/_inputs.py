@@ -12,7 +12,7 @@ import torch
 from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Space
 from gradproof.torch._leaves import DenseLeaf, Leaf
-from gradproof.torch._memory import memory_of, packed, sharing
+from gradproof.torch._memory import copies_in_one_memory, memory_of, memory_sharing_pairs
 
 
 class Inputs:
@@ -69,8 +69,10 @@ class Inputs:
     def copies(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad, with the hooks of the user's."""
         found = [leaf.copy() for leaf in self.leaves]
-        for places in self._packed if self._alone is None else ():
-            together = packed([found[k] for k in places], [self.leaves[k].original for k in places])
+        for places in self._packed_places if self._alone is None else ():
+            together = copies_in_one_memory(
+                [found[k] for k in places], [self.leaves[k].original for k in places]
+            )
             for place, tensor in zip(places, together, strict=True):
                 found[place] = tensor
         for leaf, tensor in zip(self.leaves, found, strict=True):
@@ -80,7 +82,7 @@ class Inputs:
         return found
 
     @functools.cached_property
-    def _packed(self) -> list[list[int]]:
+    def _packed_places(self) -> list[list[int]]:
         """Places of inputs that lie beside each other in one memory, as parts of one tensor do."""
         if not self.are_dense:
             return []
@@ -89,4 +91,4 @@ class Inputs:
         for place, original in enumerate(originals):
             memory.setdefault(memory_of(original) or place, []).append(place)
         groups = [places for places in memory.values() if places[1:]]
-        return [g for g in groups if not sharing([originals[place] for place in g])]
+        return [g for g in groups if not memory_sharing_pairs([originals[place] for place in g])]

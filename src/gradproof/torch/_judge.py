@@ -31,7 +31,7 @@ from gradproof.torch._guards import (
     refuse_mkldnn,
     warn_of_low_precision,
 )
-from gradproof.torch._messages import GradcheckError, Phrases, ranked
+from gradproof.torch._messages import GradcheckError, Phrases, findings_in_order
 from gradproof.torch._notes import ALONE
 from gradproof.torch._outputs import NothingReturnedError
 
@@ -133,7 +133,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
     if [each for each in report.checks if ALONE in each.notes]:
         _warn(f"{question.target}: {ALONE}")
     if report:
-        said = _doubts(report, derivative)
+        said = _all_open_questions(report, derivative)
         return _not_refuted(said, options.inconclusive, raise_exception, report)
     _raise_what_the_user_raised(derivative, report)
     _warn_of_undefined(report)
@@ -162,7 +162,7 @@ def _raise_what_the_user_raised(derivative: TorchMap, report: Report) -> None:
 
     A report holds no exception, so the call that raised is repeated.
     """
-    first, raised = ranked(report.findings)[0], derivative.call.raised
+    first, raised = findings_in_order(report.findings)[0], derivative.call.raised
     if first.check not in ("grad_metadata", "determinism", "backward", "forward"):
         return
     if first.kind in ("raised", "unsupported"):
@@ -185,7 +185,7 @@ def _raise_what_the_user_raised(derivative: TorchMap, report: Report) -> None:
         raise raised[0]
 
 
-def _doubts(report: Report, derivative: TorchMap) -> str:
+def _all_open_questions(report: Report, derivative: TorchMap) -> str:
     """What a positive verdict leaves open, undecided, excused or not smooth; "" where nothing is.
 
     What the adapter remarks on the function (batch statistics, shared memory) is no doubt.
@@ -194,7 +194,7 @@ def _doubts(report: Report, derivative: TorchMap) -> str:
     if not some:
         return ""
     doubts, remarks = (
-        [(each.name, doubt) for each in some for doubt in _doubted(each)],
+        [(each.name, doubt) for each in some for doubt in _open_questions(each)],
         derivative.notes,
     )
     said = "; ".join(f"{name}: {doubt}" for name, doubt in doubts if doubt not in remarks)
@@ -203,7 +203,7 @@ def _doubts(report: Report, derivative: TorchMap) -> str:
 
 def _warn_of_undefined(report: Report) -> None:
     """As PyTorch: undefined gradients were not always looked at, and the option leaves them out."""
-    first = ranked(report.findings)[0]
+    first = findings_in_order(report.findings)[0]
     if first.check == "missing_grad_output" and "tangent" not in first.kind:
         _warn(
             "Backwards compatibility: undefined gradients are tested by default; "
@@ -217,7 +217,7 @@ def _warn(message: str, kind: type[Warning] = DerivativeWarning) -> None:
     warnings.warn(message, kind, stacklevel=users_frame("torch")[1])
 
 
-def _doubted(result: CheckResult) -> tuple[str, ...]:
+def _open_questions(result: CheckResult) -> tuple[str, ...]:
     if result.verdict is Verdict.INCONCLUSIVE:
         return (result.summary,)
     return result.notes if result.name in ("backward", "forward") else ()

@@ -56,11 +56,11 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     if not tensor.numel():
         return tensor
     if "conjugate" in names and tensor.is_complex():
-        return _placed(tensor.conj().resolve_conj(), names).conj()
+        return _placed_tensor(tensor.conj().resolve_conj(), names).conj()
     if "negative" in names and not tensor.is_complex():
-        negated: torch.Tensor = neg_view(_placed(-tensor, names | {"gaps"}))
+        negated: torch.Tensor = neg_view(_placed_tensor(-tensor, names | {"gaps"}))
         return negated
-    return _placed(tensor, names)
+    return _placed_tensor(tensor, names)
 
 
 @functools.cache
@@ -72,11 +72,11 @@ def _names_of(layout: str) -> frozenset[str]:
     return names
 
 
-def _placed(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
+def _placed_tensor(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
     if "contiguous" in names:
         return tensor.resolve_conj().resolve_neg().contiguous()
     if "expanded" in names and tensor.dim():
-        return _expanded(tensor)
+        return _expanded_tensor(tensor)
     if "channels_last" in names and tensor.dim() in _FORMATS:
         return tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
     length, start, strides = _places(tensor.shape, names, paired=tensor.is_complex())
@@ -84,7 +84,7 @@ def _placed(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
     return wide.as_strided(tensor.shape, strides, start).copy_(tensor)
 
 
-def _expanded(tensor: torch.Tensor) -> torch.Tensor:
+def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     fewer = tensor.detach()
     first = fewer[(0,) * fewer.dim()]
     if torch.equal(first.expand(fewer.shape), fewer):  # as sum() hands it over

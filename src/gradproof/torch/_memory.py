@@ -55,7 +55,9 @@ def placed_like(
     return private.copy_(values)
 
 
-def packed(values: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+def copies_in_one_memory(
+    values: Sequence[torch.Tensor], like: Sequence[torch.Tensor]
+) -> Iterator[torch.Tensor]:
     """Private tensors with these values, in one memory, where others lie in theirs."""
     size = max(_span(each)[1] for each in like)
     memory = torch.zeros(size, dtype=torch.uint8, device=like[0].device).untyped_storage()
@@ -134,7 +136,7 @@ def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     return where is not None and where == memory_of(b) and _overlap(a, b)
 
 
-def sharing(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
+def memory_sharing_pairs(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
     """Positions of every two tensors that have a cell of memory in common, in order."""
     if len(tensors) < 2:
         return []

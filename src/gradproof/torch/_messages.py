@@ -44,7 +44,7 @@ class Phrases:
     def of(self, report: Report) -> str:
         """All phrases that apply, each once."""
         heads: dict[tuple[str, str, str], str] = {}
-        for finding in ranked(report.findings):
+        for finding in findings_in_order(report.findings):
             heads.setdefault((finding.check, finding.kind, _part(finding)), self.phrase(finding))
         return "\n".join(map(visible, dict.fromkeys(heads.values())))
 
@@ -61,10 +61,10 @@ class Phrases:
             "sparse": self._mismatch,
             "forward": self._mismatch,
             "linearity": _linearity,
-            "missing_grad_output": _undefined,
+            "missing_grad_output": _undefined_phrase,
             "grad_metadata": self._trait,
-            "batched": self._batched,
-            "batched_forward": self._batched,
+            "batched": self._batched_phrase,
+            "batched_forward": self._batched_phrase,
         }
         maker = makers.get(finding.check)
         if maker is None or (finding.kind == "raised" and finding.check != "batched"):
@@ -83,7 +83,7 @@ class Phrases:
             f"with respect to input {slot},"
         )
 
-    def _batched(self, finding: Finding) -> str:
+    def _batched_phrase(self, finding: Finding) -> str:
         words = BATCHED_FORWARD if finding.check == "batched_forward" else BATCHED
         if finding.input is None and finding.output is None:
             return f"While computing batched gradients, got: {finding.message}\n\n{words}."
@@ -117,7 +117,7 @@ _TRAITS = {
 }
 
 
-def ranked(findings: Iterable[Finding]) -> list[Finding]:
+def findings_in_order(findings: Iterable[Finding]) -> list[Finding]:
     """In the order in which PyTorch, which stops at the first, would meet them.
 
     Imaginary parts come before real ones.
@@ -142,7 +142,7 @@ def _linearity(finding: Finding) -> str:
     return "backward not multiplied by grad_output" if backward else finding.message
 
 
-def _undefined(finding: Finding) -> str:
+def _undefined_phrase(finding: Finding) -> str:
     if "raised" in finding.kind:
         return "Expected backward function to handle undefined output grads."
     if "tangent" in finding.kind:

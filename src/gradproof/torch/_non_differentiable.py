@@ -36,7 +36,7 @@ def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:
     needs = [tensor.requires_grad for tensor in floating_in(result)]
     if all(needs) or not any(needs):
         return frozenset()
-    with _marks() as marked, FunctionMode(partial(_operated, marked)):
+    with _recorded_marks() as marked, FunctionMode(partial(_mark_operator_results, marked)):
         outputs = floating_in(call(call.fresh()))
     return frozenset(
         place
@@ -46,7 +46,7 @@ def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:
 
 
 @contextmanager
-def _marks() -> Iterator[list[torch.Tensor]]:
+def _recorded_marks() -> Iterator[list[torch.Tensor]]:
     """What is marked as non-differentiable meanwhile, in this thread or another."""
     marked: list[torch.Tensor] = []
     original = FunctionCtx.mark_non_differentiable
@@ -60,7 +60,7 @@ def _marks() -> Iterator[list[torch.Tensor]]:
         yield marked
 
 
-def _operated(
+def _mark_operator_results(
     marked: list[torch.Tensor], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Mark what PyTorch's operators return without grad beside what they return with it."""

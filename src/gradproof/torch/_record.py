@@ -58,14 +58,14 @@ class Kept:
 
     def made(self, seed: int) -> torch.Tensor:
         """The array again, in its layout, with its numbers or, of a large one, numbers alike."""
-        values = self._drawn(seed) if self.values is None else self.values
+        values = self._drawn_values(seed) if self.values is None else self.values
         if self.stride is None or 0 in self.stride:
             found = values.clone()
         else:
             found = torch.empty_strided(self.shape, self.stride, dtype=self.dtype).copy_(values)
         return found.to(self.device).requires_grad_(self.needs)
 
-    def _drawn(self, seed: int) -> torch.Tensor:
+    def _drawn_values(self, seed: int) -> torch.Tensor:
         generator, (one, other) = torch.Generator().manual_seed(seed), self.spread
         if not (self.dtype.is_floating_point or self.dtype.is_complex):
             drawn = torch.randint(int(one), int(other) + 1, self.shape, generator=generator)
@@ -187,10 +187,10 @@ class Seen:
         with self._lock:
             self._functions.add(function)
             if key not in self._met:
-                self._met[key] = self._recorded(function, name, (leaves, tree))
+                self._met[key] = self._record_call(function, name, (leaves, tree))
             self._met[key].calls += 1
 
-    def _recorded(self, function: Any, name: str, given: tuple[list[Any], Any]) -> Met:
+    def _record_call(self, function: Any, name: str, given: tuple[list[Any], Any]) -> Met:
         leaves, tree = given
         arrays = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if any(type(a) not in (torch.Tensor, torch.nn.Parameter) for a in arrays):
@@ -199,7 +199,7 @@ class Seen:
         holes = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         operator = not issubclass(type(function), type)
         with torch.no_grad():
-            kept = tuple(_kept(array, self._largest) for array in arrays)
+            kept = tuple(_kept_array(array, self._largest) for array in arrays)
 
         def call(*tensors: Any) -> Any:
             filled = list(others)
@@ -235,7 +235,7 @@ class Seen:
             self._met.setdefault(function or name, Met(name, "", reason=reason)).calls += 1
 
 
-def _kept(array: torch.Tensor, largest: int) -> Kept:
+def _kept_array(array: torch.Tensor, largest: int) -> Kept:
     dense = array.layout is torch.strided
     stride = tuple(array.stride()) if dense else None
     facts = (tuple(array.shape), stride, array.dtype, array.device, array.requires_grad)

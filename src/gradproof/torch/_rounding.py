@@ -63,20 +63,20 @@ class Rounding(DispatchMode):
 
     def _called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with conjugate_bits_honoured():
-            return self._rounded(func, args, kwargs)
+            return self._rounded_result(func, args, kwargs)
 
-    def _rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _rounded_result(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if next(tensors_among(args), None) is None:  # as arange: a constant of the function
             return func(*args, **kwargs)
         if self._tiny:
-            args = tuple(map(self._held, args, _passed_by_value(func)))
-        kind = _kind(func)
+            args = tuple(map(self._held_argument, args, _passed_by_value(func)))
+        kind = _kind_of_operation(func)
         if func in _COMPOSITE or (self._unit <= SINGLE and kind == "pointwise"):
             return self._by_parts(decomposition_table[func], args, kwargs)
         if kind == "normwise":
-            args = tuple(map(self._disturbed, args))
+            args = tuple(map(self._perturbed_matrix, args))
         elif kind == "fused":
-            args = tuple(map(self._moved, args))
+            args = tuple(map(self._perturbed_entries, args))
         result = self._result(func, args, kwargs)
         if kind == "moving":
             if _is_double(result):
@@ -84,10 +84,10 @@ class Rounding(DispatchMode):
             return result
         returns = func._schema.returns
         if len(returns) == 1:
-            return self._returned(result, returns[0].alias_info)
+            return self._rounded_output(result, returns[0].alias_info)
         if isinstance(result, (tuple, list)) and len(result) == len(returns):
             kinds = [kind.alias_info for kind in returns]
-            return type(result)(map(self._returned, result, kinds))
+            return type(result)(map(self._rounded_output, result, kinds))
         return result
 
     def _by_parts(self, run: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -104,11 +104,11 @@ class Rounding(DispatchMode):
             cut = torch.trunc if kwargs["rounding_mode"] == "trunc" else torch.floor
             return cut(self._round(torch.div(*args)))
         total = func(*args, **kwargs)
-        if _kind(func) != "adding" or "out" in kwargs:
+        if _kind_of_operation(func) != "adding" or "out" in kwargs:
             return total
-        return self._added(total, func(*map(_size, args), **kwargs))
+        return self._sum_with_error(total, func(*map(_absolute_value, args), **kwargs))
 
-    def _added(self, total: Any, sizes: Any) -> Any:
+    def _sum_with_error(self, total: Any, sizes: Any) -> Any:
         """A sum, off by what its partial sums are rounded by.
 
         Of k terms of one size they grow like the root of k and are rounded k times: together by
@@ -116,13 +116,13 @@ class Rounding(DispatchMode):
         """
         if not _is_double(total):
             return total
-        error = self._unit * sizes * self._signed(total)
+        error = self._unit * sizes * self._signed_draws(total)
         return torch.where(self._round(total) == total, total, total + error)
 
-    def _returned(self, value: Any, alias: Any) -> Any:
+    def _rounded_output(self, value: Any, alias: Any) -> Any:
         """One result, rounded: anew, in place where it was written in place, not where a view."""
         if isinstance(value, (tuple, list)):
-            return type(value)(self._returned(part, alias) for part in value)
+            return type(value)(self._rounded_output(part, alias) for part in value)
         if not _is_double(value) or (alias is not None and not alias.is_write):
             return value
         rounded = self._round(value)
@@ -131,32 +131,32 @@ class Rounding(DispatchMode):
         self._remember(rounded)
         return rounded
 
-    def _moved(self, value: Any) -> Any:
+    def _perturbed_entries(self, value: Any) -> Any:
         """A tensor whose entries are off by a rounding of each; other values as they are."""
         if not _is_double(value):
             return value
         return value * (1 + self._unit * (2 * self._draws(value) - 1))
 
-    def _disturbed(self, value: Any) -> Any:
+    def _perturbed_matrix(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
         if not _is_double(value) or value.dim() < 2:
             return value
         growth = max(value.shape[-2:]) ** 0.5
         size = self._unit * growth * value.abs().amax(dim=(-2, -1), keepdim=True)
-        return value + size * self._signed(value)
+        return value + size * self._signed_draws(value)
 
-    def _held(self, value: Any, by_value: bool) -> Any:
+    def _held_argument(self, value: Any, by_value: bool) -> Any:
         """An argument; if it is a constant of the function, as the coarse arithmetic holds it."""
         if isinstance(value, (tuple, list)):
-            return type(value)(self._held(part, by_value) for part in value)
-        if not by_value or not _is_double(value) or self._known(value):
+            return type(value)(self._held_argument(part, by_value) for part in value)
+        if not by_value or not _is_double(value) or self._is_on_grid(value):
             return value
         found = _by_parts_of_complex(value, self._nearest)
         if value.nbytes == value.untyped_storage().nbytes() and torch.equal(found, value):
             self._remember(value)  # an input, say
         return found
 
-    def _known(self, value: torch.Tensor) -> bool:
+    def _is_on_grid(self, value: torch.Tensor) -> bool:
         return value.untyped_storage()._cdata in self._on_grid
 
     def _remember(self, value: torch.Tensor) -> None:
@@ -180,7 +180,7 @@ class Rounding(DispatchMode):
         found: torch.Tensor = rounded_at_random(value.resolve_neg(), draws, *kind, torch)
         return found
 
-    def _signed(self, like: torch.Tensor) -> torch.Tensor:
+    def _signed_draws(self, like: torch.Tensor) -> torch.Tensor:
         """Uniform numbers in [-1, 1), and of complex tensors complex ones, one for each entry."""
         draws = torch.view_as_complex(2 * self._draws(like, 2) - 1)
         return draws if like.is_complex() else draws.real
@@ -197,7 +197,7 @@ class Rounding(DispatchMode):
 
 
 @functools.cache
-def _kind(func: Any) -> str:
+def _kind_of_operation(func: Any) -> str:
     """How the results of an operation are rounded where not just as they are; "" where they are.
 
     "pointwise" is the backward of what acts entry by entry: one operation to PyTorch and several
@@ -233,7 +233,7 @@ def _by_parts_of_complex(
     return run(value)
 
 
-def _size(value: Any) -> Any:
+def _absolute_value(value: Any) -> Any:
     return value.abs() if _is_double(value) else value
 
 

@@ -29,7 +29,7 @@ class Watched:
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self.tensors = [tensor.detach() for tensor in tensors]
-        self.values = [_kept(tensor) for tensor in self.tensors]
+        self.values = [_copy_or_checksum(tensor) for tensor in self.tensors]
 
     def changed(self) -> list[int]:
         """Positions of the tensors that no longer have their value."""
@@ -37,14 +37,14 @@ class Watched:
             position
             for position, (tensor, value) in enumerate(zip(self.tensors, self.values, strict=True))
             if not (
-                _kept(tensor) == value
+                _copy_or_checksum(tensor) == value
                 if isinstance(value, int)
                 else _has_same_values(tensor, value)
             )
         ]
 
 
-def _kept(tensor: torch.Tensor) -> torch.Tensor | int:
+def _copy_or_checksum(tensor: torch.Tensor) -> torch.Tensor | int:
     """A copy or, of a long tensor, a checksum: one copy less of everything at once."""
     plain = tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() > KEPT
     if not plain or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
@@ -80,7 +80,7 @@ def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(equal.all())
 
 
-def observed(graph: Graph, v: Array) -> Observed:
+def observed_run(graph: Graph, v: Array) -> Observed:
     """What one more run of the function and its backward gives, is, and changes."""
     found = graph.overwritten()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
@@ -106,10 +106,10 @@ def observed(graph: Graph, v: Array) -> Observed:
         if _mark(leaf.original) != before:
             found.append(("grad", f"a run changed {leaf.slot.name}.grad"))
     gradient, differing = graph.inputs.vector(pulled), differing_traits(graph, pulled)
-    return Observed(value, gradient, differing, found, partial(_left, graph, tensors))
+    return Observed(value, gradient, differing, found, partial(_later_writes, graph, tensors))
 
 
-def _left(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
+def _later_writes(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
     """What later calls and backwards wrote into: the `.grad` of arguments, earlier results.
 
     The hooks above hand the backward other tensors: that of the kept call had the very leaves.

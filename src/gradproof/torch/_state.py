@@ -58,14 +58,14 @@ def _same_state(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(one.view(torch.int32), other.view(torch.int32))
 
 
-def _same(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+def _are_same_states(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     return all(map(_same_state, some, others))  # devices that came into use later are left out
 
 
 _DRAW = partial(torch.rand, (), device="cpu")
 drawn_from(
     "PyTorch",
-    Source(_generators, _set_generators, _same, _DRAW)
+    Source(_generators, _set_generators, _are_same_states, _DRAW)
     if torch.backends.cuda.is_built()
     else Source(_CPU.get_state, _CPU.set_state, _same_state, _DRAW),
 )
@@ -202,7 +202,7 @@ def _outside_inference() -> AbstractContextManager[object]:
 
 
 @contextmanager
-def _uncompiled() -> Iterator[None]:
+def _compiler_off() -> Iterator[None]:
     """Compile the function under test where a check says so, and no check with its caller."""
     compiler = frame_evaluation()
     if compiler is None:  # nobody compiles
@@ -216,6 +216,6 @@ def _uncompiled() -> Iterator[None]:
         compiler.set_eval_frame(before)
 
 
-kept("compiler", _uncompiled)  # first, or the compiler is given what follows
+kept("compiler", _compiler_off)  # first, or the compiler is given what follows
 kept("torch", _usual_state)
 kept("inference mode", _outside_inference)

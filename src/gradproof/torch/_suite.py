@@ -107,14 +107,14 @@ def compared(note: Callable[[ComparedCall], None]) -> Answering:
     def answering(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         __tracebackhide__ = True
         before = RandomState()
-        theirs = _Asked(functools.partial(_by_pytorch, face), args, kwargs)
+        theirs = _Asked(functools.partial(_pytorch_answer, face), args, kwargs)
         after = RandomState()
         try:
             before.restore()
-            asked = _by_us(face, args, kwargs)
+            asked = _own_answer(face, args, kwargs)
         finally:
             after.restore()
-        note(_compared(face, args, theirs, asked))
+        note(_compared_call(face, args, theirs, asked))
         if theirs.raised is not None:
             raise theirs.raised
         return theirs.returned
@@ -165,7 +165,7 @@ class _Heard(_asserts.Run):
         return self.report
 
 
-def _by_pytorch(face: str, *args: Any, **kwargs: Any) -> bool:
+def _pytorch_answer(face: str, *args: Any, **kwargs: Any) -> bool:
     """PyTorch's own answer, whatever its functions call meanwhile."""
     __tracebackhide__ = True
     _here.theirs = True
@@ -175,7 +175,7 @@ def _by_pytorch(face: str, *args: Any, **kwargs: Any) -> bool:
         _here.theirs = False
 
 
-def _by_us(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Asked:
+def _own_answer(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Asked:
     """Our answer, of which no warning reaches the test: PyTorch's do."""
     with _turns, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")
@@ -191,7 +191,7 @@ def _by_us(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Asked:
     return asked
 
 
-def _compared(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Asked) -> ComparedCall:
+def _compared_call(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Asked) -> ComparedCall:
     report, (frame, _) = ours.report, users_frame("torch", "functools", "contextlib")
     refuted = "" if report is None or report else summary.headline(report)
     return ComparedCall(

@@ -17,7 +17,7 @@ from gradproof._adapters.raised import unsupported
 from gradproof._data.space import Array
 from gradproof._maps.contract import Transform, Unsupported
 from gradproof.torch._compat import compiler_error
-from gradproof.torch._forward import Forward, functional
+from gradproof.torch._forward import Forward, functional_result
 from gradproof.torch._graph import Graph
 from gradproof.torch._leaves import DenseLeaf
 from gradproof.torch._tensors import private_vector
@@ -39,7 +39,7 @@ def jvp(graph: Graph, forward: Forward, u: Array) -> Array:
     forward.require()
     primals = tuple(graph.inputs.at(private_vector(graph.inputs.point)))
     tangents = tuple(graph.inputs.directions(private_vector(u)))
-    found = functional(lambda: torch.func.jvp(_plain_function(graph), primals, tangents)[1])
+    found = functional_result(lambda: torch.func.jvp(_plain_function(graph), primals, tangents)[1])
     return graph.outputs.vector(zip(graph.outputs.attached, found, strict=True))
 
 
@@ -64,7 +64,7 @@ def _gradients_of_run(graph: Graph, run: Callable[..., Tensors], cotangents: Ten
 
 def _functional_vjp(graph: Graph, cotangents: Tensors) -> Any:
     primals = [leaf.detach() for leaf in graph.call.fresh()]
-    return functional(
+    return functional_result(
         lambda: torch.func.vjp(_plain_function(graph), *primals)[1](tuple(cotangents))
     )
 

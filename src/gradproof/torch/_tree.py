@@ -30,11 +30,11 @@ class Tree:
     def __init__(self, tree: Any) -> None:
         self.leaves: list[Any] = []
         self.paths: list[Path] = []
-        self._made = self._opened(tree, ())
+        self._made = self._open_container(tree, ())
 
-    def _opened(self, tree: Any, path: Path) -> Callable[[Iterator[Any]], Any]:
+    def _open_container(self, tree: Any, path: Path) -> Callable[[Iterator[Any]], Any]:
         """Take a container apart; what makes one like it of further leaves."""
-        inside = _inside(tree)
+        inside = _contents_of(tree)
         if inside is None:
             self.leaves.append(tree)
             self.paths.append(path)
@@ -47,7 +47,7 @@ class Tree:
                 self.paths.append((*path, key))
                 parts.append(next)
             else:
-                parts.append(self._opened(content, (*path, key)))
+                parts.append(self._open_container(content, (*path, key)))
         return lambda leaves: made([part(leaves) for part in parts])
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:
@@ -60,7 +60,7 @@ _place: Callable[[int], Any] = lru_cache(maxsize=256)(pytree.SequenceKey)
 _Inside = tuple[tuple[Iterable[Any], Iterable[Any]], Callable[[list[Any]], Any]]
 
 
-def _inside(tree: Any) -> _Inside | None:
+def _contents_of(tree: Any) -> _Inside | None:
     """Keys and contents of a container, and what makes one like it; None of what is none."""
     kind = type(tree)
     if kind is tuple or kind is list:
@@ -81,14 +81,14 @@ def _inside(tree: Any) -> _Inside | None:
     if dataclasses.is_dataclass(tree):
         names = [field.name for field in dataclasses.fields(tree)]
         contents = [getattr(tree, name) for name in names]
-        return (map(pytree.GetAttrKey, names), contents), partial(_copied, tree, names)
+        return (map(pytree.GetAttrKey, names), contents), partial(_copy_with, tree, names)
     if isinstance(tree, Mapping):
         names = list(tree)
-        return (map(pytree.MappingKey, names), tree.values()), partial(_copied, tree, names)
+        return (map(pytree.MappingKey, names), tree.values()), partial(_copy_with, tree, names)
     return None
 
 
-def _copied(whole: Any, names: Sequence[Any], contents: Sequence[Any]) -> Any:
+def _copy_with(whole: Any, names: Sequence[Any], contents: Sequence[Any]) -> Any:
     """A shallow copy of a dataclass or mapping with other contents; no __init__ is run."""
     made = copy.copy(whole)
     for name, value in zip(names, contents, strict=True):
@@ -148,6 +148,6 @@ def keystr(path: Path) -> str:
     return str(pytree.keystr(path))
 
 
-def replaced(tree: Tree, others: Mapping[int, Any]) -> Any:
+def tree_with(tree: Tree, others: Mapping[int, Any]) -> Any:
     """The container with the leaves at some places exchanged."""
     return tree.rebuilt([others.get(place, leaf) for place, leaf in enumerate(tree.leaves)])

@@ -109,26 +109,26 @@ def check(
             local, settings = ranks.together(parsed)
             said = {"placements": placements, "wrt": wrt, **given}
             require_agreement(ranks, local, {name: repr(value) for name, value in said.items()})
-            return _judged(ranks, local, settings, name_of(fn))
+            return _report_of_ranks(ranks, local, settings, name_of(fn))
     except LostError as lost:
         raise TimeoutError(str(lost)) from None
 
 
-def _judged(ranks: Ranks, local: Local, settings: RunSettings, target: str) -> Report:
+def _report_of_ranks(ranks: Ranks, local: Local, settings: RunSettings, target: str) -> Report:
     """The report, or what was raised, of the first rank, on every rank."""
     with closing(Party(ranks, local)) as party:
         parts = ranks.shared(party.part(0))
         if ranks.rank:
             said = party.serve()
         else:
-            said = _of_first(party, parts, settings, target)
+            said = _report_of_first(party, parts, settings, target)
     if isinstance(said, Exception):
         raise said
     report: Report = said
     return report
 
 
-def _of_first(
+def _report_of_first(
     party: Party, parts: Sequence[Part], settings: RunSettings, target: str
 ) -> Report | UsageError:
     """What the first rank says, told to the others, who wait for it."""

@@ -130,32 +130,32 @@ class Ranks:
         """What every rank says, by rank."""
         mine = _as_bytes(said)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in self.names]
-        self._waited(lambda: self._group.allgather([sizes], [torch.tensor([len(mine)])]))
+        self._send_and_wait(lambda: self._group.allgather([sizes], [torch.tensor([len(mine)])]))
         longest = max(int(size) for size in sizes)
         heard = [torch.zeros(longest, dtype=torch.uint8) for _ in self.names]
         padded = torch.cat([mine, mine.new_zeros(longest - len(mine))])
-        self._waited(lambda: self._group.allgather([heard], [padded]))
+        self._send_and_wait(lambda: self._group.allgather([heard], [padded]))
         return [_as_object(each, int(size)) for each, size in zip(heard, sizes, strict=True)]
 
     def told(self, said: Any = None, forever: bool = False) -> Any:
         """What the first rank says, for which the others may wait as long as it thinks."""
         mine = _as_bytes(said)
         size = torch.tensor([len(mine)])
-        self._waited(lambda: self._group.broadcast([size], dist.BroadcastOptions()), forever)
+        self._send_and_wait(lambda: self._group.broadcast([size], dist.BroadcastOptions()), forever)
         heard = mine if self.rank == 0 else torch.zeros(int(size), dtype=torch.uint8)
-        self._waited(lambda: self._group.broadcast([heard], dist.BroadcastOptions()))
+        self._send_and_wait(lambda: self._group.broadcast([heard], dist.BroadcastOptions()))
         return _as_object(heard, int(size))
 
-    def _waited(self, tell: Callable[[], Any], forever: bool = False) -> None:
+    def _send_and_wait(self, tell: Callable[[], Any], forever: bool = False) -> None:
         """Tell, and wait for as long as the ranks have to come; LostError names who does not."""
         limit = timedelta(days=1) if forever else timedelta(seconds=_LONGER * self.patience)
         self._group._set_default_timeout(limit)
         try:
             tell().wait(limit)
         except RuntimeError as error:
-            raise LostError(self._missing(first_line(error))) from None
+            raise LostError(self._missing_ranks(first_line(error))) from None
 
-    def _missing(self, reason: str) -> str:
+    def _missing_ranks(self, reason: str) -> str:
         """Who has not come: those who have say so, and wait a little for each other.
 
         Who comes later is told the same.
@@ -212,9 +212,9 @@ class Ranks:
             if event.raised is not None:
                 raise event.raised
         if any(event.calls for event in events):
-            raise ApartError(self._differing(events))
+            raise ApartError(self._differing_events(events))
 
-    def _differing(self, events: Sequence[Event]) -> str:
+    def _differing_events(self, events: Sequence[Event]) -> str:
         """Who does what, where not all do the same."""
         does = [f"calls {event.calls}" if event.calls else "returned" for event in events]
         said = [
@@ -248,7 +248,7 @@ class Lockstep(TorchDispatchMode):
 
     def _meet(self, func: Any, args: tuple[Any, ...]) -> None:
         if self.events is None:
-            events = self._ranks.shared(Event(_shown(func, args)))
+            events = self._ranks.shared(Event(_collective_name(func, args)))
             if len(set(events)) == 1:
                 return
             self.events = events
@@ -266,7 +266,7 @@ def _group_of(args: Sequence[Any]) -> Any:
     return named[names[-1]] if names else None
 
 
-def _shown(func: Any, args: Sequence[Any]) -> str:
+def _collective_name(func: Any, args: Sequence[Any]) -> str:
     """A collective as people know it: its name, and the dtype of what is sent."""
     name = func._schema.name.partition("::")[2].strip("_")
     dtypes = {str(tensor.dtype).partition(".")[2] for tensor in tensors_in(args)}

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
-from gradproof._data.inputs import chosen, output_name, parameter_names
+from gradproof._data.inputs import output_name, parameter_names, selected_positions
 from gradproof._data.options import shown
 from gradproof._guard import restored
 from gradproof.errors import UsageError
@@ -66,7 +66,7 @@ class Placing:
             kinds, over = tensor.placements, tensor.device_mesh.size()
             key = _key(tensor, [not kind.is_replicate() for kind in kinds])
         else:
-            kind = Replicate() if divided else self._of(name)
+            kind = Replicate() if divided else self._first_match(name)
             kinds, over = (kind,) if kind else (), divided
             key = () if kind and kind.is_replicate() else (self._rank,)
         return Share(name, key, float(over) if divided else 1.0, argument, shown_as(kinds))
@@ -78,13 +78,13 @@ class Placing:
             key = _key(tensor, [kind.is_shard() for kind in kinds])
             copies = [k for k, kind in zip(here, kinds, strict=True) if kind.is_replicate()]
             return Share(name, key, float(not any(copies)), placed=shown_as(kinds))
-        kind = self._of(name)
+        kind = self._first_match(name)
         if kind is None or kind.is_shard():
             return Share(name, (self._rank,))
         weight = 0.0 if kind.is_replicate() and self._rank else 1.0
         return Share(name, (), weight, placed=shown_as([kind]))
 
-    def _of(self, name: str) -> Placement | None:
+    def _first_match(self, name: str) -> Placement | None:
         """That of the first pattern which, as one of `wrt` would, names the array."""
         found = (kind for text, kind in self._placements.items() if _names(text, name))
         return next(found, None)
@@ -111,7 +111,7 @@ class Local:
         self.__name__ = function_name(fn)
         self._held = Captured(fn, tensors_in((tuple(inputs), dict(kwargs))))
         self._tree = Tree((tuple(inputs), dict(kwargs), dict(self._held.tensors)))
-        self._divided = _divided(self._held.modules)
+        self._divided = _mean_divisors(self._held.modules)
         self._pick(wrt)
         self.outputs: list[Share] = []
 
@@ -124,7 +124,7 @@ class Local:
         ]
         parameters = parameter_names(self._fn)
         names = [input_name(paths[place], parameters) for place in places]
-        picked = chosen(names, [argument_of(paths[place]) for place in places], wrt)
+        picked = selected_positions(names, [argument_of(paths[place]) for place in places], wrt)
         self._where = [places[k] for k in picked]
         self.originals = [leaves[place] for place in self._where]
         self.inputs = [
@@ -143,7 +143,7 @@ class Local:
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """The result, each DTensor as its local one."""
         if self._divided:
-            return _trained(self, tensors)
+            return _trained_outputs(self, tensors)
         return self.localised(self.run(tensors))
 
     def localised(self, result: Any) -> Any:
@@ -166,7 +166,7 @@ class Local:
         wider = [t.dtype != o.dtype for t, o in zip(tensors, self.originals, strict=True)]
         flat = [self._other(leaf, any(wider)) for leaf in self._tree.leaves]
         for place, tensor in zip(self._where, tensors, strict=bool(self._where)):
-            flat[place] = _as(tensor, self._tree.leaves[place])
+            flat[place] = _as_dtensor(tensor, self._tree.leaves[place])
         args, kwargs, held = self._tree.rebuilt(flat)
         if not parameters:
             return self._fn(*args, **kwargs)
@@ -233,7 +233,7 @@ class Local:
             return [None if each is None else _local(each).detach().clone() for each in found]
 
 
-def _trained(local: Local, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def _trained_outputs(local: Local, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The floating outputs, whose backward is another run with its own `backward()`."""
 
     class Trained(torch.autograd.Function):
@@ -255,7 +255,7 @@ def _inside(modules: Sequence[torch.nn.Module]) -> list[torch.nn.Module]:
     return [inner for outer in modules for inner in outer.modules()]
 
 
-def _divided(modules: Sequence[torch.nn.Module]) -> dict[int, int]:
+def _mean_divisors(modules: Sequence[torch.nn.Module]) -> dict[int, int]:
     """Parameters whose gradients are means -> over how many ranks; 1 where they lie as shards."""
     found = {}
     for module in _inside(modules):
@@ -284,7 +284,7 @@ class _Waited(torch.autograd.Function):
         return _local(gradient)
 
 
-def _as(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
+def _as_dtensor(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
     """The tensor, as a DTensor where the original is one."""
     if not isinstance(original, DTensor):
         return tensor
@@ -314,7 +314,7 @@ def shown_as(placements: Sequence[Placement]) -> str:
 def _names(pattern: str, name: str) -> bool:
     """Whether a pattern, as of `wrt`, names an array."""
     try:
-        return bool(chosen([name], [None], [pattern]))
+        return bool(selected_positions([name], [None], [pattern]))
     except UsageError:
         return False
 

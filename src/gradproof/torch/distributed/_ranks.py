@@ -264,7 +264,7 @@ class _Together:
             (rank, s) for rank, (space, _) in zip(names, parts, strict=True) for s in space.slots
         ]
         self._slots, self._shares = slots, [share for _, shares in parts for share in shares]
-        self.space = Space(tuple(_named(slot, rank) for rank, slot in slots))
+        self.space = Space(tuple(_slot_of_rank(slot, rank) for rank, slot in slots))
         keys: list[Any] = [(share.name, share.key) for share in self._shares]
         keys = [
             key if s.size else k for k, (key, (_, s)) in enumerate(zip(keys, slots, strict=True))
@@ -326,7 +326,7 @@ class _Together:
                 )
 
 
-def _named(slot: Slot, rank: int) -> Slot:
+def _slot_of_rank(slot: Slot, rank: int) -> Slot:
     return replace(slot, name=f"rank {rank}, {slot.name}")
 
 
