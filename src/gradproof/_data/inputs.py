@@ -1,4 +1,4 @@
-"""Reading the arguments of a check: positions and selection of inputs, names of both ends."""
+"""The arguments of a check: which inputs are meant, what a function takes, names in reports."""
 
 from __future__ import annotations
 
