@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof._data.space import Array, Space, namespace, positions
+import numpy as np
+
+from gradproof._data.space import Array, Space, positions
 from gradproof.errors import UsageError
 
 
@@ -22,7 +24,7 @@ class Held:
 
     def into(self, x: Array) -> Array:
         """A point with the infinite entries put back, in new memory."""
-        return namespace(x).where(self.mask, self.values, x)
+        return np.where(self.mask, self.values, x)
 
 
 def finite_point(space: Space, values: Array) -> tuple[Array, Held | None]:
@@ -30,15 +32,14 @@ def finite_point(space: Space, values: Array) -> tuple[Array, Held | None]:
 
     UsageError where an entry is NaN.
     """
-    xp = namespace(values)
-    if bool(xp.all(xp.isfinite(values))):
+    if np.isfinite(values).all():
         return values, None
-    if bad := positions(xp.isnan(values)):
+    if bad := positions(np.isnan(values)):
         raise UsageError(
             f"{space.locate(bad[0])} is nan: a derivative is checked at numbers; replace the value"
         )
-    mask = xp.isinf(values)
-    return xp.where(mask, 0.0, values), Held(values, mask, _note(space, mask))
+    mask = np.isinf(values)
+    return np.where(mask, 0.0, values), Held(values, mask, _note(space, mask))
 
 
 def _note(space: Space, mask: Array) -> str:

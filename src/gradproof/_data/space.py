@@ -5,8 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 import math
-import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,81 +15,12 @@ from gradproof._data.formats import FORMATS as FORMATS  # others ask for it here
 from gradproof._data.formats import Grain as Grain  # likewise
 from gradproof._data.records import Place
 
-
-def _direct(standard: Any) -> Any:
-    """The functions of NumPy; reductions of its own arrays in few calls.
-
-    NumPy's take five, for they first look for arrays of another library: of a few numbers that
-    takes longer than everything that is computed of them.
-    """
-    found: Any = types.ModuleType("numpy")
-    vars(found).update(vars(standard))
-    found.sum = functools.partial(np.add.reduce, axis=None)
-    found.max = _picked(np.ndarray.argmax, np.maximum)
-    found.min = _picked(np.ndarray.argmin, np.minimum)
-    found.any = _picked(np.ndarray.argmax, np.logical_or, "?")
-    found.all = _picked(np.ndarray.argmin, np.logical_and, "?")
-    found.stack, found.sort = _stack, _sort
-    found.searchsorted = lambda ordered, values, side="left": ordered.searchsorted(values, side)
-    found.zeros_like = lambda like: np.zeros(like.shape, like.dtype)
-    found.full_like = lambda like, value: np.full(like.shape, value, like.dtype)
-    return found
-
-
-def _picked(place: Callable[[Any], Any], ufunc: Any, kinds: str = "d") -> Callable[..., Any]:
-    """A reduction whose answer is one of the numbers: its place is found in a tenth of the time."""
-
-    def reduced(values: Any, axis: Any = None, **options: Any) -> Any:
-        if axis is None and values.ndim and values.size and values.dtype.char in kinds:
-            flat = values if values.ndim == 1 else values.reshape(-1)
-            return flat[place(flat)]
-        return ufunc.reduce(values, axis=axis, **options)
-
-    return reduced
-
-
-def _stack(arrays: Sequence[Array], axis: int = 0) -> Array:
-    return np.asarray(arrays) if axis == 0 and len(arrays) else np.stack(arrays, axis)
-
-
-def _sort(array: Array, axis: int = -1) -> Array:
-    ordered = array.copy()
-    ordered.sort(axis)
-    return ordered
-
-
-def _numpy() -> Any:
-    """NumPy, which keeps to the standard from 2.0 on; before, a layer between does.
-
-    That layer imports all that NumPy has, which takes longer than all of ours.
-    """
-    if hasattr(np, "vecdot"):
-        return np
-    import array_api_compat.numpy
-
-    return array_api_compat.numpy
-
-
-_NUMPY = _direct(_numpy())
-
 Array = Any  # a vector, or a table of vectors: NumPy's, in float64, on the host
-
-
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 OPEN = (-math.inf, math.inf)  # the limits of an input that has none
-
-
-def namespace(array: Array) -> Any:  # noqa: ARG001  # every vector is NumPy's
-    """NumPy, with reductions that take few calls."""
-    return _NUMPY
-
-
-def on_host(array: Array) -> np.ndarray[Any, Any]:
-    """The array itself, which is NumPy's: only the type is another."""
-    return array  # type: ignore[no-any-return]
 
 
 def positions(mask: Array) -> list[int]:

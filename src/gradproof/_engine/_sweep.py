@@ -14,7 +14,6 @@ from gradproof._checks.outcome import failed, inconclusive, passed
 from gradproof._data import checks, watch
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import on_host
 from gradproof._engine._question import Question
 from gradproof._engine._run import run
 
@@ -80,7 +79,7 @@ def _checked_at(
     try:
         with np.errstate(all="ignore"):
             map_ = question.build(*arguments)
-            if not np.all(np.isfinite(on_host(map_.value(map_.point)))):
+            if not np.all(np.isfinite(map_.value(map_.point))):
                 map_.close()
                 return None
     except Exception:  # whatever the function raises for inputs that it does not take
