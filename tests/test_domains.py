@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof._data.limits import limited_space
+from gradproof._data.limits import space_with_limits
 from gradproof._data.records import Verdict
 from gradproof._data.space import OPEN, Slot, Space
 from gradproof._numdiff.steps import coordinate_scales
@@ -182,18 +182,18 @@ def test_entries_at_a_limit_do_not_move_and_have_no_gradient() -> None:
     matrix = np.arange(1.0, 13.0).reshape(3, 4)
     point = np.array([0.0, 1.0, 2.0, 3.0])
     map_ = FunctionMap(lambda x: matrix @ x, point, Linear.dense(matrix))
-    space = limited_space(map_.domain, point, (0, 10))
+    space = space_with_limits(map_.domain, point, (0, 10))
     assert space.still is not None
     assert space.still.tolist() == [True, False, False, False]
     assert coordinate_scales(space, point)[0] == 0
-    gradient = space.without_still(matrix.sum(0))
+    gradient = space.zero_still_entries(matrix.sum(0))
     np.testing.assert_array_equal(gradient, [0.0, *matrix[:, 1:].sum(0)])
 
 
 def test_limits_go_on_to_the_maps_that_are_made_of_a_map() -> None:
-    space = limited_space(Space((Slot("x", (2,)),)), np.array([0.0, 1.0]), (0, 10))
+    space = space_with_limits(Space((Slot("x", (2,)),)), np.array([0.0, 1.0]), (0, 10))
     longer = Space((Slot("x", (2,)), Slot("v", (3,))))
-    assert [slot.limits for slot in longer.limited_as(space).slots] == [(0, 10), OPEN]
+    assert [slot.limits for slot in longer.with_limits_of(space).slots] == [(0, 10), OPEN]
 
 
 # Projections -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import torch
 import gradproof
 from gradproof import CheckResult, DerivativeError, Report, Verdict
 from gradproof._data.settings import CHECK_NAMES, RunSettings, run_settings
-from gradproof._data.watch import Observer, observed
+from gradproof._data.watch import Observer, observe_runs
 from gradproof._engine import run
 from gradproof._maps import contract
 from gradproof._maps.contract import Unsupported
@@ -142,19 +142,19 @@ class Seen(Observer):
         self.calls: Mapping[str, int] = {}
         self.reports: list[Report] = []
 
-    def checking(
+    def check_started(
         self, target: str, check: str, position: tuple[int, int], calls: Mapping[str, int]
     ) -> None:
         self.checks.append((target, check, position))
         self.calls = calls
 
-    def interrupted(self, report: Report) -> None:
+    def run_interrupted(self, report: Report) -> None:
         self.reports.append(report)
 
 
 def test_an_observer_is_told_of_every_check_and_sees_the_calls() -> None:
     seen = Seen()
-    with observed(seen):
+    with observe_runs(seen):
         report = report_of(_map(), "backward", "linearity")
     assert seen.checks == [("f", "backward", (1, 2)), ("f", "linearity", (2, 2))]
     assert seen.calls["function"] == report.calls["function"]
@@ -163,8 +163,8 @@ def test_an_observer_is_told_of_every_check_and_sees_the_calls() -> None:
 
 def test_nobody_is_told_outside_the_block_and_the_innermost_inside() -> None:
     outer, inner = Seen(), Seen()
-    with observed(outer):
-        with observed(inner):
+    with observe_runs(outer):
+        with observe_runs(inner):
             report_of(_map(), "linearity")
         assert outer.checks == []
     report_of(_map(), "linearity")
@@ -179,7 +179,7 @@ def test_an_interrupt_hands_over_what_is_known_and_carries_on() -> None:
     seen, closed = Seen(), []
     map_ = _map(RIGHT.with_entries({(1, 2): 0.3}), extra={"gradient_traits": gradient_traits})
     map_.close = lambda: closed.append(True)  # type: ignore[attr-defined]
-    with observed(seen), pytest.raises(KeyboardInterrupt):
+    with observe_runs(seen), pytest.raises(KeyboardInterrupt):
         report_of(map_, "backward", "grad_metadata", "determinism", "side_effects")
     [report] = seen.reports
     assert closed == [True]

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradproof._data.by_hand import ByHand
 from gradproof._data.frames import users_frame, without_ours
-from gradproof._data.options import one_of
+from gradproof._data.options import choice_kind
 from gradproof._data.records import Report, Verdict
 from gradproof._render import summary
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
@@ -49,7 +49,7 @@ def way_of(inconclusive: str | None) -> str:
     """What an inconclusive check does: as asked for, or by default. UsageError for other words."""
     __tracebackhide__ = True
     asked = _run.inconclusive if inconclusive is None else inconclusive
-    chosen: str = one_of(WAYS)("inconclusive", asked)
+    chosen: str = choice_kind(WAYS)("inconclusive", asked)
     return chosen
 
 

@@ -20,7 +20,7 @@ from gradproof import _adapters
 from gradproof._data.by_hand import CLAIMS
 from gradproof._data.exceptions import first_line, sentence
 from gradproof._data.frames import as_told
-from gradproof._data.options import shown as in_a_message
+from gradproof._data.options import short_repr as in_a_message
 from gradproof._data.specs import ArraySpec
 from gradproof.errors import UsageError
 

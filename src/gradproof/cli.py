@@ -29,9 +29,9 @@ from gradproof._command_arguments import (
 from gradproof._data import files
 from gradproof._data.by_hand import CLAIMS
 from gradproof._data.records import Verdict
-from gradproof._data.settings import CHECK_NAMES, SEED, fresh_seed
-from gradproof._data.visible import visible
-from gradproof._data.watch import observed
+from gradproof._data.settings import CHECK_NAMES, SEED, new_seed
+from gradproof._data.visible import escape_invisible
+from gradproof._data.watch import observe_runs
 from gradproof._render import json, suite, terminal
 from gradproof._render.progress import CheckProgress, shown
 from gradproof._survey import INTERRUPTED_CASE, CaseResult, SurveyReport
@@ -82,8 +82,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except UsageError as error:
         if isinstance(error, UserCodeError) and error.trace:
-            print(visible(error.trace), file=sys.stderr)
-        print(visible(f"gradproof: {error}"), file=sys.stderr)
+            print(escape_invisible(error.trace), file=sys.stderr)
+        print(escape_invisible(f"gradproof: {error}"), file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("gradproof: interrupted", file=sys.stderr)
@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     given = SEED("--seed", arguments.seed)
-    seed = fresh_seed() if given is None else given
+    seed = new_seed() if given is None else given
     follow = CheckProgress(arguments.target)
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
         function = target_function("TARGET", arguments.target)
@@ -168,7 +168,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         fn = gradproof.by_hand(function, **claims) if claims else function
         inputs, kwargs = call_arguments(arguments, framework_of_arrays(arguments, function), seed)
         try:
-            with observed(follow), shown(follow):
+            with observe_runs(follow), shown(follow):
                 report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)
             status = STATUS_OF[report.verdict]
         except UsageError:
@@ -229,7 +229,10 @@ def _run_record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     )
     for each in found.results:
         if each.error and not arguments.quiet:
-            print(visible(f"{each.trace}\n{each.name}: {each.error}".lstrip()), file=sys.stderr)
+            print(
+                escape_invisible(f"{each.trace}\n{each.name}: {each.error}".lstrip()),
+                file=sys.stderr,
+            )
     if not arguments.quiet:
         _print_reports(found.results)
     _write_files(arguments, list(found.reports.items()))

@@ -79,10 +79,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     file = config.getoption("gradproof_report")
     try:  # now, not after an hour of tests
-        options.one_of(WAYS)("gradproof_inconclusive", _inconclusive(config))
+        options.choice_kind(WAYS)("gradproof_inconclusive", _inconclusive(config))
         SEED("--gradproof-seed", config.getoption("gradproof_seed"))
         seconds = config.getoption("gradproof_total_seconds")
-        options.optional(options.positive)("--gradproof-total-seconds", seconds)
+        options.kind_or_none(options.positive_number)("--gradproof-total-seconds", seconds)
         if file is not None:
             _output.format_of(file, "--gradproof-report")
             files.prepare(file, "--gradproof-report")
@@ -139,7 +139,9 @@ def _marked(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict[s
         if mark.args:
             raise UsageError(f"pytest.mark.gradproof: options have names, got {mark.args[0]!r}")
         for name in set(mark.kwargs).difference(known):
-            raise UsageError(f"pytest.mark.gradproof: unknown {options.unknown(name, known)}")
+            raise UsageError(
+                f"pytest.mark.gradproof: unknown {options.unknown_name_message(name, known)}"
+            )
         chosen.update(mark.kwargs)
     return chosen
 

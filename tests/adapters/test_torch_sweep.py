@@ -115,10 +115,10 @@ def test_a_sweep_tells_how_far_it_is():
     told = []
 
     class Listening(watch.Observer):
-        def checking(self, target, check, position, calls):
+        def check_started(self, target, check, position, calls):
             told.append((check, position))
 
-    with watch.observed(Listening()):
+    with watch.observe_runs(Listening()):
         swept(torch.sin, (normal(3),), budget=500)
     assert ("sweep: one zero", (1, told[-1][1][1])) in told
     assert all(check.startswith("sweep") for check, _ in told[1:])

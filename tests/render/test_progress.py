@@ -23,14 +23,14 @@ def test_a_check_tells_which_one_runs_and_the_calls_so_far():
     follow = CheckProgress("ops.py:softmax")
     assert "ops.py:softmax, 0 calls" in drawn(follow)
     calls = {"value": 12}
-    follow.checking("softmax", "backward", (1, 13), calls)
+    follow.check_started("softmax", "backward", (1, 13), calls)
     calls["vjp"] = 1000
     assert "softmax: backward (1 of 13), 1,012 calls" in drawn(follow)
 
 
 def test_an_interrupted_report_is_kept():
     follow = CheckProgress("softmax")
-    follow.interrupted(REPORTS["passed"])
+    follow.run_interrupted(REPORTS["passed"])
     assert follow.partial is REPORTS["passed"]
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from example_reports import BACKWARD_FAILED, REPORTS, report
 from gradproof._data.records import CheckResult, Verdict
-from gradproof._data.visible import UNSEEN, visible, visible_in
+from gradproof._data.visible import UNSEEN, escape_invisible, visible_in
 from gradproof._render import json, summary, terminal, text
 
 ESCAPES = "\x1b[31m", "\x1b]8;;http://a\x07b", "\x9d0;title\x9c", "\u202egnp", "\u2066x\u2069", "\r"
@@ -48,10 +48,10 @@ def test_no_form_of_a_report_holds_what_is_not_seen(said):
 
 @given(st.text())
 def test_what_is_seen_stays_and_what_is_escaped_stays_so(said):
-    assert visible(visible(said)) == visible(said)
+    assert escape_invisible(escape_invisible(said)) == escape_invisible(said)
     if said.isprintable():
-        assert visible(said) == said
-    visible(said).encode()
+        assert escape_invisible(said) == said
+    escape_invisible(said).encode()
 
 
 def test_a_report_without_any_is_as_it_was():

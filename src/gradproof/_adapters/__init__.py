@@ -10,7 +10,7 @@ from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from gradproof._data.options import inside, shown
+from gradproof._data.options import contained_values, short_repr
 from gradproof.errors import UsageError
 
 # Framework -> the attribute of its top module that names the type of its arrays.
@@ -97,7 +97,7 @@ def operator(text: str) -> Any:
     if not re.fullmatch(r"\w+::\w+(\.\w+)?", text):
         raise UsageError(
             f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
-            f"got {shown(text)}"
+            f"got {short_repr(text)}"
         )
     return importlib.import_module("gradproof.torch._operators").operator(text)
 
@@ -115,7 +115,7 @@ def samples_module(framework: str) -> ModuleType:
 
 def walk(tree: Any) -> Iterator[Any]:
     """Everything inside nested tuples, lists, mappings and dataclasses that is none of these."""
-    branches = inside(tree)
+    branches = contained_values(tree)
     if branches is None:
         yield tree
         return

@@ -209,7 +209,7 @@ class ArrayMap(DifferentiableMap):
     def made_from(self: Map, other: ArrayMap) -> Map:
         """Keep the limits of another map, and count runs with it; returns this map."""
         self.counts = other.counts
-        self.keep_limits(self.domain.limited_as(other.domain))
+        self.keep_limits(self.domain.with_limits_of(other.domain))
         return self
 
     @property
@@ -241,7 +241,7 @@ class ArrayMap(DifferentiableMap):
 
     def whole(self, x: Array) -> Array:
         """A point with the infinite entries of the inputs, which no vector of a map has."""
-        return x if self.held is None else self.held.into(x)
+        return x if self.held is None else self.held.put_back(x)
 
     def directions(self, u: Array) -> list[Any]:
         """Private arrays of a domain vector, one per input."""
@@ -292,7 +292,7 @@ class ArrayMap(DifferentiableMap):
                 for piece, gradient in zip(self.inputs, gradients, strict=True)
             ]
         )
-        return self.domain.without_still(vector)
+        return self.domain.zero_still_entries(vector)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         with self.around():

@@ -52,7 +52,7 @@ def twin_in_double(
         twin.close()
         name = getattr(twin, "name", "it")
         raise Unsupported(f"{name} returns outputs of another shape in double precision")
-    twin.keep_limits(twin.domain.limited_as(target.domain))
+    twin.keep_limits(twin.domain.with_limits_of(target.domain))
     return twin
 
 

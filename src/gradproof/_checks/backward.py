@@ -66,7 +66,7 @@ PAIRS: dict[str, tuple[Callable[[Measurements], Measurements], Mode]] = {
 def _mode_check(name: str, measurements: Measurements, mode: Mode) -> CheckResult:
     """The result of one mode, as a check of this name; its evidence has the map's own spaces."""
     map_, settings = measurements.map, measurements.settings
-    shared = measurements.is_double and not settings.held_to_reference
+    shared = measurements.is_double and not settings.asks_reference_only
     shared = shared and bool(map_.domain.size and map_.codomain.size)
     found = mode_result(
         map_,

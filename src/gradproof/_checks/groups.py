@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gradproof._data.visible import joined
+from gradproof._data.visible import join_words
 
 LISTED = 3  # names that a sentence gives
 
@@ -58,7 +58,7 @@ def listed_names(names: Sequence[str]) -> str:
     """Names in a message: "a", "a and b", "a, b, c and 97 more"."""
     if len(names) > LISTED + 1:
         return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
-    return joined(names)
+    return join_words(names)
 
 
 def share_of_subsets(asked: int, count: int) -> str:

@@ -16,7 +16,7 @@ from gradproof._checks.outcome import failed, inconclusive, passed, skipped
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Space, Values
-from gradproof._data.visible import joined
+from gradproof._data.visible import join_words
 from gradproof._low_precision.combine import mode_result
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measurements import Measurements
@@ -112,7 +112,7 @@ def _result(trials: list[_Trial]) -> CheckResult:
         for subject in (_COTANGENT, _INPUTS)
     }
     where = " and ".join(
-        f"{subject} {joined([_phrase(layout) for layout in names], 'or')}"
+        f"{subject} {join_words([_phrase(layout) for layout in names], 'or')}"
         for subject, names in layouts.items()
         if names
     )

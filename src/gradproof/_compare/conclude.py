@@ -20,7 +20,7 @@ from gradproof._compare.screen import (
 )
 from gradproof._compare.tolerances import bound_of_entry, root_mean_square
 from gradproof._data.records import Finding, Verdict
-from gradproof._data.results import PointResult, count_of, inconclusive, passed
+from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._maps.contract import Unsupported
 from gradproof._numdiff.probes import Kind, random_offsets, rounded_to_formats
 from gradproof._numdiff.steps import FAR, NEIGHBOUR
@@ -68,7 +68,7 @@ def _result_at_point(
     if not comparison.inputs or not comparison.outputs:
         return _result_without_entries(comparison)
     if not np.isfinite(comparison.function.centre).any():
-        return inconclusive("the function has no finite value at the point")
+        return inconclusive_point("the function has no finite value at the point")
     if quick:
         screen = screen_along(comparison, comparison.u, table)
         if screen.decisions.wrong.any():
@@ -79,7 +79,9 @@ def _result_at_point(
     if screen.is_flat:
         found = _flat_result(comparison, screen)
         if found.flat and moves_further_away(comparison):
-            return replace(passed("zero, claimed and measured, where F stands still"), flat=True)
+            return replace(
+                passed_point("zero, claimed and measured, where F stands still"), flat=True
+            )
         return found
     if not decisions.all_right:
         return _result_of_doubt(comparison, screen)
@@ -91,7 +93,7 @@ def _result_at_point(
     if drowned:
         inputs = count_of(drowned, "input", "inputs")
         notes.append(f"the derivatives of {inputs} are below the rounding of F: not tested")
-    return passed(verified_text(comparison, bound), bound).with_notes(*notes)
+    return passed_point(verified_text(comparison, bound), bound).with_notes(*notes)
 
 
 def verified_text(comparison: Comparison, bound: float) -> str:
@@ -106,7 +108,7 @@ def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
     by_plain_difference = comparison.settings.classic_step and comparison.can_measure_every_entry
     if not by_plain_difference and is_hopeless(comparison, screen.slopes, decisions):
         text = open_outputs_text(comparison, np.flatnonzero(decisions.open), decisions.bound)
-        return inconclusive(f"{text}: F is too rough, or too flat beside its rounding")
+        return inconclusive_point(f"{text}: F is too rough, or too flat beside its rounding")
     if comparison.can_measure_every_entry:
         return entries_result(comparison, screen)
     screen = _with_subdifferentials(comparison, screen)
@@ -135,7 +137,9 @@ def _with_subdifferentials(comparison: Comparison, screen: Screen) -> Screen:
 def _result_without_entries(comparison: Comparison) -> PointResult:
     """No output has an entry, or no input: every gradient of these outputs is zero."""
     if not comparison.map.codomain.slots:
-        return inconclusive("nothing was tested: the function has no output with a derivative")
+        return inconclusive_point(
+            "nothing was tested: the function has no output with a derivative"
+        )
     gradient = comparison.claim.gradient
     if gradient is not None and gradient.any():
         j = int(np.flatnonzero(gradient)[0])
@@ -146,7 +150,7 @@ def _result_without_entries(comparison: Comparison) -> PointResult:
         finding = Finding(comparison.check, message, "entry", place, claimed=float(gradient[j]))
         text = "outputs without entries have a gradient"
         return PointResult(Verdict.FAILED, text, (finding,))
-    return passed(WITHOUT_ENTRIES)
+    return passed_point(WITHOUT_ENTRIES)
 
 
 def _flat_result(comparison: Comparison, screen: Screen) -> PointResult:
@@ -156,16 +160,16 @@ def _flat_result(comparison: Comparison, screen: Screen) -> PointResult:
     """
     bar = float(np.max(screen.slopes.bar, initial=0.0))
     if comparison.settings.classic_step and all(s.detached for s in comparison.map.codomain.slots):
-        return passed("no output claims a derivative, and none varies", 0.0)
+        return passed_point("no output claims a derivative, and none varies", 0.0)
     size = root_mean_square(comparison.function.centre)
     if comparison.map.derived and size and bar <= comparison.settings.resolution * size:
         text = f"zero to {bar:.0e}, claimed and measured, where the derivative is {size:.2g}"
-        return passed(text, bar / size)
+        return passed_point(text, bar / size)
     text = (
         f"nothing was tested: claimed and measured are both zero to {bar:.0e} and the function "
         "does not vary"
     )
-    return replace(inconclusive(text), flat=True)
+    return replace(inconclusive_point(text), flat=True)
 
 
 def _result_elsewhere(comparison: Comparison, found: PointResult) -> PointResult:
@@ -272,18 +276,18 @@ def _result_beside(comparison: Comparison, screen: Screen) -> PointResult:
     """Of a large Jacobian at kinks: claims lie between the slopes there, and are right nearby."""
     rows = np.flatnonzero(screen.decisions.open)
     if screen.claimed is None or not rows.size:
-        return inconclusive("some outputs could not be resolved")
+        return inconclusive_point("some outputs could not be resolved")
     kinked = np.isfinite(screen.slopes.bar)
     if not kinked[rows].all() or not (screen.slopes.width > 0).any():
-        return inconclusive(open_outputs_text(comparison, rows, screen.decisions.bound))
+        return inconclusive_point(open_outputs_text(comparison, rows, screen.decisions.bound))
     results = _neighbour_results(comparison)
     for result in results:
         if result.verdict is Verdict.FAILED:
-            return _wrong_beside(inconclusive(""), result)
+            return _wrong_beside(inconclusive_point(""), result)
     right = [result for result in results if result.verdict is Verdict.PASSED]
     if not right:
-        return inconclusive(f"{len(rows):,} outputs have kinks, here and nearby")
+        return inconclusive_point(f"{len(rows):,} outputs have kinks, here and nearby")
     bound = max(result.bound for result in right)
     outputs = count_of(len(rows), "output", "outputs")
     note = f"not differentiable in {outputs}; {_BETWEEN}; right at smooth neighbours"
-    return passed(f"{verified_text(comparison, bound)} nearby", bound).with_notes(note)
+    return passed_point(f"{verified_text(comparison, bound)} nearby", bound).with_notes(note)

@@ -25,7 +25,13 @@ from gradproof._compare.nonsmooth import (
 from gradproof._compare.screen import Screen
 from gradproof._compare.tolerances import Decisions, decide, root_mean_square
 from gradproof._data.records import Kink, Verdict
-from gradproof._data.results import MeasuredBlock, PointResult, count_of, inconclusive, passed
+from gradproof._data.results import (
+    MeasuredBlock,
+    PointResult,
+    count_of,
+    inconclusive_point,
+    passed_point,
+)
 from gradproof._data.space import Indices, Mask, Values
 from gradproof._numdiff.probes import one_hot
 from gradproof._numdiff.slopes import Slopes, measured_slopes
@@ -95,7 +101,7 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
     if found.open.any():
         return _open_entries(comparison, found, kinks)
     text = f"{comparison.size} verified to {found.bound:.0e}, entry by entry"
-    result = replace(passed(text, found.bound), kinks=kinks)
+    result = replace(passed_point(text, found.bound), kinks=kinks)
     return result.with_notes(_note_of_small_entries(comparison, found))
 
 
@@ -424,7 +430,7 @@ def _open_entries(comparison: Comparison, found: _Entries, kinks: tuple[Kink, ..
     summary = (
         f"{number:,} of {found.open.size:,} entries could not be resolved, {place} first: {why}"
     )
-    return replace(inconclusive(summary), bound=found.bound, kinks=kinks)
+    return replace(inconclusive_point(summary), bound=found.bound, kinks=kinks)
 
 
 def open_outputs_text(comparison: Comparison, rows: Indices, bound: float) -> str:

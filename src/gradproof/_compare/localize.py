@@ -12,7 +12,13 @@ from gradproof._compare.entries import rounding_of_runs, surviving_slopes
 from gradproof._compare.screen import Screen
 from gradproof._compare.tolerances import Decisions, bound_of_entry, decide, root_mean_square
 from gradproof._data.records import Finding, Verdict
-from gradproof._data.results import MeasuredBlock, PointResult, count_of, inconclusive, passed
+from gradproof._data.results import (
+    MeasuredBlock,
+    PointResult,
+    count_of,
+    inconclusive_point,
+    passed_point,
+)
 from gradproof._data.space import Indices, Values
 from gradproof._numdiff.probes import one_hot
 from gradproof._numdiff.slopes import Slopes, measured_slopes
@@ -64,7 +70,7 @@ def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointRes
 
 
 def _open_projection() -> PointResult:
-    return inconclusive("a projection differs, but by no entry that is wrong beyond rounding")
+    return inconclusive_point("a projection differs, but by no entry that is wrong beyond rounding")
 
 
 def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
@@ -257,7 +263,7 @@ def _result_along_tangent(comparison: Comparison, screen: Screen) -> PointResult
         if decisions.open.any() or not decisions.bound < 1:
             return None
         finely = f"verified to {bound:.0e}" if bound < 1 else "verified along random directions"
-        return passed(f"{comparison.size} {finely}, within the tolerance", bound)
+        return passed_point(f"{comparison.size} {finely}, within the tolerance", bound)
     rows = np.flatnonzero(decisions.wrong)
     wrong = count_of(len(rows), "row", "rows")
     summary = f"{wrong} of the {comparison.size} wrong, no single entry"

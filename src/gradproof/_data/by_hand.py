@@ -68,7 +68,7 @@ def by_hand(
     options.function("fn", fn)
     functions = {"vjp": vjp, "jvp": jvp, "hess": hess, "hessp": hessp}
     for name, claim in functions.items():
-        options.optional(options.function)(name, claim)
+        options.kind_or_none(options.function)(name, claim)
     more = options.container("args", options.sequence("args", args))
     made = ByHand(fn, vjp, jvp, jac, grad, hess, hessp, more)
     if not made.claims:

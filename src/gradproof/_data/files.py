@@ -13,7 +13,7 @@ from gradproof.errors import UsageError
 
 
 @contextlib.contextmanager
-def _named(path: str | os.PathLike[str], option: str) -> Iterator[None]:
+def _errors_with_option(path: str | os.PathLike[str], option: str) -> Iterator[None]:
     """UsageError, which names the option, where a file cannot be written."""
     try:
         yield
@@ -29,7 +29,7 @@ def write(path: str | os.PathLike[str], text: str, option: str) -> None:
     of a disk (`/dev/stdout`, a pipe) is written to as it is. UsageError where it cannot be written;
     the sentence begins with the option.
     """
-    with _named(path, option):
+    with _errors_with_option(path, option):
         _write(Path(os.path.realpath(path)), text)
 
 
@@ -55,7 +55,7 @@ def _write(place: Path, text: str) -> None:
 
 def prepare(path: str | os.PathLike[str], option: str) -> None:
     """Make the folder that a file is to be in. UsageError where no file can be written there."""
-    with _named(path, option):
+    with _errors_with_option(path, option):
         place = Path(os.path.realpath(path))
         if place.is_dir():
             raise IsADirectoryError("it is a folder")

@@ -15,19 +15,19 @@ from gradproof.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldEntries:
     """What stays as it is."""
 
     values: Array  # the point as the user gave it
     mask: Array  # where it is infinite
     note: str  # a sentence for the report
 
-    def into(self, x: Array) -> Array:
+    def put_back(self, x: Array) -> Array:
         """A point with the infinite entries put back, in new memory."""
         return np.where(self.mask, self.values, x)
 
 
-def finite_point(space: Space, values: Array) -> tuple[Array, Held | None]:
+def finite_point(space: Space, values: Array) -> tuple[Array, HeldEntries | None]:
     """The point in coordinates that can be moved, and what is held; None where all is finite.
 
     UsageError where an entry is NaN.
@@ -39,7 +39,7 @@ def finite_point(space: Space, values: Array) -> tuple[Array, Held | None]:
             f"{space.locate(bad[0])} is nan: a derivative is checked at numbers; replace the value"
         )
     mask = np.isinf(values)
-    return np.where(mask, 0.0, values), Held(values, mask, _note(space, mask))
+    return np.where(mask, 0.0, values), HeldEntries(values, mask, _note(space, mask))
 
 
 def _note(space: Space, mask: Array) -> str:

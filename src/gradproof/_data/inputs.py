@@ -12,7 +12,7 @@ from typing import Any
 
 from gradproof._data import options
 from gradproof._data.by_hand import ByHand
-from gradproof._data.options import shown
+from gradproof._data.options import short_repr
 from gradproof.errors import UsageError
 
 
@@ -25,7 +25,7 @@ def input_selection(wrt: Any) -> tuple[Any, ...] | None:
     found = options.sequence("wrt", wrt, kinds) if several else (wrt,)
     for one in found:
         if not isinstance(one, (str, Integral)):
-            raise UsageError(f"wrt: expected {kinds}, got {shown(one)}")
+            raise UsageError(f"wrt: expected {kinds}, got {short_repr(one)}")
     return found
 
 
@@ -140,7 +140,8 @@ def selected_positions(
         fits = {k for k, name in enumerate(names) if _selects(one, name, arguments[k])}
         if not fits:
             raise UsageError(
-                f"wrt: {shown(one)} selects no differentiable input; there are {', '.join(names)}"
+                f"wrt: {short_repr(one)} selects no differentiable input; "
+                f"there are {', '.join(names)}"
             )
         found |= fits
     if not found:

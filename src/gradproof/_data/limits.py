@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.options import shown
+from gradproof._data.options import short_repr
 from gradproof._data.space import OPEN, Mask, Slot, Space, Values
 from gradproof.errors import UsageError
 
@@ -19,7 +19,7 @@ from gradproof.errors import UsageError
 _ROOM = ((2.0**-12, 2.0**5), (2.0**-50, 2.0**8), (0.0, 2.0**14))
 
 
-def limited_space(space: Space, point: Values, domain: Any) -> Space:
+def space_with_limits(space: Space, point: Values, domain: Any) -> Space:
     """The space with the limits that the user gave; entries at a limit stay where they are.
 
     Args:
@@ -62,21 +62,23 @@ def _limits(space: Space, domain: Any) -> list[tuple[float, float]]:
     """Limits of every slot."""
     names = [slot.name for slot in space.slots]
     if not isinstance(domain, Mapping):
-        given = dict.fromkeys(names, _pair(domain, "domain"))
+        given = dict.fromkeys(names, _limit_pair(domain, "domain"))
     else:
         if unknown := [name for name in domain if name not in names]:
             raise UsageError(
-                f"domain: no differentiable input is called {shown(unknown[0])}; there are "
+                f"domain: no differentiable input is called {short_repr(unknown[0])}; there are "
                 + ", ".join(names)
             )
-        given = {name: _pair(pair, f"domain[{shown(name)}]") for name, pair in domain.items()}
+        given = {
+            name: _limit_pair(pair, f"domain[{short_repr(name)}]") for name, pair in domain.items()
+        }
     for slot in space.slots:
         if len(slot.parts) == 2 and given.get(slot.name, OPEN) != OPEN:
             raise UsageError(f"domain: {slot.name} is complex, and complex numbers have no order")
     return [given.get(name, OPEN) for name in names]
 
 
-def _pair(value: Any, what: str) -> tuple[float, float]:
+def _limit_pair(value: Any, what: str) -> tuple[float, float]:
     try:
         low, high = value
         pair = (
@@ -85,10 +87,10 @@ def _pair(value: Any, what: str) -> tuple[float, float]:
         )
     except (TypeError, ValueError, OverflowError):
         raise UsageError(
-            f"{what}: expected a pair (low, high), None for an open end, got {shown(value)}"
+            f"{what}: expected a pair (low, high), None for an open end, got {short_repr(value)}"
         ) from None
     if not pair[0] < pair[1]:
-        raise UsageError(f"{what}: expected low < high, got {shown(value)}")
+        raise UsageError(f"{what}: expected low < high, got {short_repr(value)}")
     return pair
 
 

@@ -36,7 +36,7 @@ class _Short(reprlib.Repr):
         return f"an integer of about {int(x.bit_length() * math.log10(2)):,} digits"
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value in a message: its repr on one line, cut, or its type where it has none."""
     try:
         text = " ".join(_Short().repr(value).split())
@@ -45,17 +45,17 @@ def shown(value: Any) -> str:
     return text if len(text) <= 2 * LETTERS else f"{text[: 2 * LETTERS]}..."
 
 
-def optional(kind: Kind) -> Kind:
+def kind_or_none(kind: Kind) -> Kind:
     """The kind, or None."""
     return lambda name, value: None if value is None else kind(name, value)
 
 
-def flag(name: str, value: Any) -> bool:
+def boolean(name: str, value: Any) -> bool:
     """True or False; also NumPy's, 0 and 1. An array is none, whatever its truth is."""
     plain = isinstance(value, (int, float)) or type(value).__name__ in ("bool", "bool_")
     if plain and getattr(value, "ndim", 0) == 0 and value in (0, 1):
         return bool(value)
-    raise UsageError(f"{name}: expected True or False, got {shown(value)}")
+    raise UsageError(f"{name}: expected True or False, got {short_repr(value)}")
 
 
 def truth(name: str, value: Any) -> bool:
@@ -63,7 +63,7 @@ def truth(name: str, value: Any) -> bool:
     try:
         return bool(value)
     except Exception:  # whatever a user's object does
-        raise UsageError(f"{name}: expected True or False, got {shown(value)}") from None
+        raise UsageError(f"{name}: expected True or False, got {short_repr(value)}") from None
 
 
 def number(name: str, value: Any) -> Any:
@@ -71,36 +71,38 @@ def number(name: str, value: Any) -> Any:
     if type(value) is float and value >= 0:
         return value
     if not isinstance(value, Real):
-        raise UsageError(f"{name}: expected a number, got {shown(value)}")
-    if not _in_double(name, value) >= 0:
-        raise UsageError(f"{name}: expected a number >= 0, got {shown(value)}")
+        raise UsageError(f"{name}: expected a number, got {short_repr(value)}")
+    if not _double_of(name, value) >= 0:
+        raise UsageError(f"{name}: expected a number >= 0, got {short_repr(value)}")
     return value
 
 
-def positive(name: str, value: Any) -> Any:
+def positive_number(name: str, value: Any) -> Any:
     """A real number > 0, not infinite."""
     if type(value) is float and 0 < value < math.inf:
         return value
-    if not (isinstance(value, Real) and 0 < _in_double(name, value) < math.inf):
-        raise UsageError(f"{name}: expected a positive finite number, got {shown(value)}")
+    if not (isinstance(value, Real) and 0 < _double_of(name, value) < math.inf):
+        raise UsageError(f"{name}: expected a positive finite number, got {short_repr(value)}")
     return value
 
 
-def _in_double(name: str, value: Any) -> float:
+def _double_of(name: str, value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise UsageError(f"{name}: expected a number below 1e308, got {shown(value)}") from None
+        raise UsageError(
+            f"{name}: expected a number below 1e308, got {short_repr(value)}"
+        ) from None
 
 
-def whole(low: int, below: int | None, limits: str) -> Kind:
+def integer_kind(low: int, below: int | None, limits: str) -> Kind:
     """An integer in [low, below), which `limits` says in words."""
 
     def kind(name: str, value: Any) -> Any:
         if type(value) is not int and not isinstance(value, Integral):
-            raise UsageError(f"{name}: expected a whole number, got {shown(value)}")
+            raise UsageError(f"{name}: expected a whole number, got {short_repr(value)}")
         if int(value) < low or (below is not None and int(value) >= below):
-            raise UsageError(f"{name}: expected {limits}, got {shown(value)}")
+            raise UsageError(f"{name}: expected {limits}, got {short_repr(value)}")
         return value
 
     return kind
@@ -112,11 +114,11 @@ def sequence(name: str, value: Any, of: str = "values") -> tuple[Any, ...]:
         return tuple(value)
     if isinstance(value, str):
         raise UsageError(
-            f"{name}: expected a list of {of}, got {shown(value)}; write [{shown(value)}]"
+            f"{name}: expected a list of {of}, got {short_repr(value)}; write [{short_repr(value)}]"
         )
     single = isinstance(value, (bytes, Mapping)) or hasattr(value, "shape")
     if single or not isinstance(value, Collection):
-        raise UsageError(f"{name}: expected a list of {of}, got {shown(value)}")
+        raise UsageError(f"{name}: expected a list of {of}, got {short_repr(value)}")
     return tuple(value)
 
 
@@ -124,15 +126,15 @@ def strings(name: str, value: Any) -> tuple[str, ...]:
     found = sequence(name, value, "names")
     for one in found:
         if not isinstance(one, str):
-            raise UsageError(f"{name}: expected a list of names, got {shown(one)} in it")
+            raise UsageError(f"{name}: expected a list of names, got {short_repr(one)} in it")
     return found
 
 
-def one_of(known: Collection[str]) -> Kind:
+def choice_kind(known: Collection[str]) -> Kind:
 
     def kind(name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in known:
-            raise UsageError(f"{name}: expected one of {', '.join(known)}, got {shown(value)}")
+            raise UsageError(f"{name}: expected one of {', '.join(known)}, got {short_repr(value)}")
         return value
 
     return kind
@@ -145,41 +147,45 @@ def names_among(known: Collection[str], renamed: Mapping[str, str] = NOTHING_REN
         found = strings(name, value)
         for one in found:
             if one not in known:
-                raise UsageError(f"{name}: unknown {unknown(one, known, renamed)}")
+                raise UsageError(f"{name}: unknown {unknown_name_message(one, known, renamed)}")
         return found
 
     return kind
 
 
-def unknown(name: str, known: Collection[str], renamed: Mapping[str, str] = NOTHING_RENAMED) -> str:
+def unknown_name_message(
+    name: str, known: Collection[str], renamed: Mapping[str, str] = NOTHING_RENAMED
+) -> str:
     """The name that is unknown, with its new name, or the nearest of those known and all."""
     if name in renamed:
-        return f"{shown(name)}, which is called {renamed[name]!r} now"
+        return f"{short_repr(name)}, which is called {renamed[name]!r} now"
     close = difflib.get_close_matches(name[:LETTERS], known, 1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"{shown(name)}{meant}; choose from {', '.join(known)}"
+    return f"{short_repr(name)}{meant}; choose from {', '.join(known)}"
 
 
 def mapping(name: str, value: Any) -> Mapping[str, Any]:
     """Values by names."""
     if not isinstance(value, Mapping):
-        raise UsageError(f"{name}: expected a dict from names to values, got {shown(value)}")
+        raise UsageError(f"{name}: expected a dict from names to values, got {short_repr(value)}")
     for key in value:
         if not isinstance(key, str):
-            raise UsageError(f"{name}: expected names as keys, got {shown(key)}")
+            raise UsageError(f"{name}: expected names as keys, got {short_repr(key)}")
     return value
 
 
 def function(name: str, value: Any) -> Any:
     if not callable(value):
-        raise UsageError(f"{name}: expected a function, got {shown(value)}")
+        raise UsageError(f"{name}: expected a function, got {short_repr(value)}")
     return value
 
 
 def container(name: str, value: Any) -> Any:
     """Arguments or results: containers that do not hold themselves."""
     level, depth = {id(value): value}, 0
-    while level := {id(part): part for each in level.values() for part in inside(each) or ()}:
+    while level := {
+        id(part): part for each in level.values() for part in contained_values(each) or ()
+    }:
         depth += 1
         if depth > DEEPEST:
             raise UsageError(
@@ -188,7 +194,7 @@ def container(name: str, value: Any) -> Any:
     return value
 
 
-def inside(value: Any) -> Iterator[Any] | None:
+def contained_values(value: Any) -> Iterator[Any] | None:
     """What a tuple, list, mapping or dataclass holds; None of anything else."""
     if isinstance(value, (tuple, list)):
         return iter(value)

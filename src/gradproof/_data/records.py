@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gradproof._data import checks, files
-from gradproof._data.options import unknown
+from gradproof._data.options import unknown_name_message
 from gradproof.errors import UnknownNameError, UsageError
 
 NOT_ASKED = "not asked for"  # how the reason begins of a check whose order was not
@@ -64,7 +64,7 @@ def digits(one: float, other: float) -> int:
     return min(17, max(6, math.ceil(math.log10(size / gap)) + 2))
 
 
-def rounded_up(part: float) -> float:
+def round_up(part: float) -> float:
     """A bound in one digit, as it is told: never smaller than what it bounds."""
     if not 0 < part < math.inf:
         return part
@@ -329,7 +329,7 @@ class Report:
             if result.name == check:
                 return result
         names = [result.name for result in self.checks]
-        known = unknown(str(check), names, checks.RENAMED)
+        known = unknown_name_message(str(check), names, checks.RENAMED)
         raise UnknownNameError(f"checks: this report has no {known}")
 
     def __iter__(self) -> Iterator[CheckResult]:
@@ -343,19 +343,19 @@ class Report:
 
         Numbers that are not finite are the strings "nan", "inf" and "-inf".
         """
-        document: dict[str, Any] = json.loads(self._rendered("json"))
+        document: dict[str, Any] = json.loads(self._render_as("json"))
         return document
 
     def __repr__(self) -> str:
-        return self._rendered("txt")
+        return self._render_as("txt")
 
     def details(self) -> str:
         """The text with what every check found, and why others did not run, however long it is."""
-        return self._rendered("details")
+        return self._render_as("details")
 
     def _repr_html_(self) -> str:
         """The text in colour, for notebooks."""
-        return self._rendered("notebook")
+        return self._render_as("notebook")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the report to a file, in the form that its ending names.
@@ -372,10 +372,10 @@ class Report:
             UsageError: another ending; a file that can't be written; Jinja2 is missing.
         """
         form = files.form_of(path, "path", FORMS)
-        files.write(path, self._rendered(form).rstrip("\n") + "\n", "path")
+        files.write(path, self._render_as(form).rstrip("\n") + "\n", "path")
         return Path(path)
 
-    def _rendered(self, form: str) -> str:
+    def _render_as(self, form: str) -> str:
         return type(self).renderer(self, form)
 
 

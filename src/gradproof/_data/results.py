@@ -86,11 +86,11 @@ class PointResult:
         return replace(self, notes=(*self.notes, *filter(None, notes)))
 
 
-def passed(summary: str, bound: float = math.nan) -> PointResult:
+def passed_point(summary: str, bound: float = math.nan) -> PointResult:
     return PointResult(Verdict.PASSED, summary, bound=bound)
 
 
-def inconclusive(summary: str) -> PointResult:
+def inconclusive_point(summary: str) -> PointResult:
     return PointResult(Verdict.INCONCLUSIVE, summary)
 
 

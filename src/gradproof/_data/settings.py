@@ -24,29 +24,29 @@ def _transforms(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, (str, Sequence)) or not hasattr(value, "__bool__"):
         found: tuple[str, ...] = options.names_among(TRANSFORM_NAMES)(name, value)
         return found
-    return TRANSFORM_NAMES if options.flag(name, value) else ()
+    return TRANSFORM_NAMES if options.boolean(name, value) else ()
 
 
-SEED = options.optional(options.whole(0, 2**64, "0 <= seed < 2**64"))
+SEED = options.kind_or_none(options.integer_kind(0, 2**64, "0 <= seed < 2**64"))
 
 # Keyword of `check` -> what it may be.
 _KINDS: dict[str, options.Kind] = {
     "checks": options.names_among(CHECK_NAMES, checks.RENAMED),
-    "order": options.whole(1, 4, "1, 2 or 3"),
+    "order": options.integer_kind(1, 4, "1, 2 or 3"),
     "transforms": _transforms,
-    "sweep": options.flag,
+    "sweep": options.boolean,
     "rtol": options.number,
     "atol": options.number,
-    "seed": options.whole(0, 2**64, "0 <= seed < 2**64"),
-    "budget": options.whole(1, None, "at least 1 call"),
-    "budget_seconds": options.positive,
-    "trusted": options.flag,
+    "seed": options.integer_kind(0, 2**64, "0 <= seed < 2**64"),
+    "budget": options.integer_kind(1, None, "at least 1 call"),
+    "budget_seconds": options.positive_number,
+    "trusted": options.boolean,
 }
 LEAST_SECONDS = 1e-3  # of a check for which nothing is left: it begins, and says that
 RTOL = 1e-6  # relative tolerance in double precision, where none is chosen
 
 
-def fresh_seed() -> int:
+def new_seed() -> int:
     """A new seed, from the operating system and not from anybody's generator."""
     return secrets.randbits(31)
 
@@ -89,9 +89,9 @@ class Settings:
     def __post_init__(self) -> None:
         if not options.names_among(ORACLES)("oracles", self.oracles):
             raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
-        options.optional(options.one_of(ACCUMULATORS))("accumulate", self.accumulate)
-        options.flag("masked", self.masked)
-        options.whole(0, None, "at least 0 inputs")("full_jacobian", self.full_jacobian)
+        options.kind_or_none(options.choice_kind(ACCUMULATORS))("accumulate", self.accumulate)
+        options.boolean("masked", self.masked)
+        options.integer_kind(0, None, "at least 0 inputs")("full_jacobian", self.full_jacobian)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class RunSettings(Settings):
     transforms: tuple[str, ...] = ()
     sweep: bool = False
     atol: float = 0.0
-    seed: int = field(default_factory=fresh_seed)
+    seed: int = field(default_factory=new_seed)
     budget: int = 100_000
     budget_seconds: float | None = None
     reference: Any = None
@@ -153,7 +153,7 @@ class RunSettings(Settings):
         return self.rtol if self.rtol_is_chosen else 0.0
 
     @property
-    def held_to_reference(self) -> bool:
+    def asks_reference_only(self) -> bool:
         """Whether nothing but the reference is asked, in whatever precision."""
         only = tuple(self.oracles) == ("reference",)
         return self.trusted or (self.reference is not None and only)
@@ -186,7 +186,7 @@ def run_settings(settings: Settings | None = None, **keywords: Any) -> RunSettin
         settings = Settings()
     if not isinstance(settings, Settings):
         raise UsageError(
-            f"settings: expected a gradproof.Settings(...), got {options.shown(settings)}"
+            f"settings: expected a gradproof.Settings(...), got {options.short_repr(settings)}"
         )
     given = {name: value for name, value in keywords.items() if value is not None}
     parsed = {name: _KINDS[name](name, given[name]) for name in _KINDS if name in given}

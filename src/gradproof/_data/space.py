@@ -44,7 +44,7 @@ def norm(vector: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Block:
+class Box:
     """A box of an array that lies elsewhere than the rest."""
 
     holder: str  # who holds it, "device 1"
@@ -74,7 +74,7 @@ class Slot:
     # Coordinates that lie on these limits, (size,): they are not moved. None where none does.
     still: Mask | None = field(default=None, compare=False)
     # Of an array that lies in several places; none where it lies in one.
-    blocks: tuple[Block, ...] = field(default=(), compare=False)
+    blocks: tuple[Box, ...] = field(default=(), compare=False)
     size: int = field(init=False, compare=False, repr=False)  # number of real coordinates
 
     def __post_init__(self) -> None:
@@ -120,11 +120,11 @@ class Space:
         ]
         return np.concatenate(parts)
 
-    def without_still(self, gradient: Array) -> Array:
+    def zero_still_entries(self, gradient: Array) -> Array:
         """A gradient, or rows of gradients, with zeros for the coordinates that are not moved."""
         return gradient if self.still is None else np.where(self.still, 0.0, gradient)
 
-    def limited_as(self, other: Space) -> Space:
+    def with_limits_of(self, other: Space) -> Space:
         """This space with the limits of another one, whose slots its first ones are."""
         if all(slot.limits == OPEN for slot in other.slots):
             return self

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.options import shown
+from gradproof._data.options import short_repr
 from gradproof.errors import UsageError
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -38,18 +38,18 @@ class ArraySpec:
         match = _FORM.fullmatch(re.sub(r"\s", "", text))
         if match is None:
             raise UsageError(
-                f"array: expected DTYPE[SIZE,...] such as float64[3,4], got {shown(text)}"
+                f"array: expected DTYPE[SIZE,...] such as float64[3,4], got {short_repr(text)}"
             )
         known = FLOATS + COMPLEX + INTEGERS
         if match["dtype"] not in known:
             raise UsageError(
-                f"array: unknown dtype {shown(match['dtype'])} in {shown(text)}; "
+                f"array: unknown dtype {short_repr(match['dtype'])} in {short_repr(text)}; "
                 f"use {', '.join(known)}"
             )
         sizes = match["shape"].split(",") if match["shape"] else []
         if not all(re.fullmatch(r"\d{1,18}", size, re.ASCII) for size in sizes):
             raise UsageError(
-                f"array: sizes are integers >= 0 of at most 18 digits, got {shown(text)}"
+                f"array: sizes are integers >= 0 of at most 18 digits, got {short_repr(text)}"
             )
         return cls(match["dtype"], tuple(int(size) for size in sizes))
 

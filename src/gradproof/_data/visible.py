@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 _NUMBERS = (float, int, bool, type(None))  # most of what a record holds
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """The text, each such character written as its escape."""
     return UNSEEN.sub(_escape, text) if UNSEEN.search(text) else text
 
@@ -33,7 +33,7 @@ def _escape(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def joined(words: Sequence[str], last: str = "and") -> str:
+def join_words(words: Sequence[str], last: str = "and") -> str:
     """Words as people list them: "a", "a and b", "a, b and c"."""
     return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
@@ -44,7 +44,7 @@ def visible_in(value: Value) -> Value:
     if type(value) in _NUMBERS:
         return value
     if isinstance(value, str) and type(value) is str:
-        changed = visible(value)
+        changed = escape_invisible(value)
     elif isinstance(value, tuple):
         items = tuple(map(visible_in, value))
         changed = value if all(map(operator.is_, items, value)) else items

@@ -10,15 +10,17 @@ from gradproof._data.records import Report
 
 
 class Observer:
-    """Told of every run inside `observed`. Its methods do nothing unless overridden.
+    """Told of every run inside `observe_runs`. Its methods do nothing unless overridden.
 
     None of them may call the function under test, change what it is handed, or raise.
     """
 
-    def checking(self, target: str, check: str, position: tuple[int, int], calls: Calls) -> None:
+    def check_started(
+        self, target: str, check: str, position: tuple[int, int], calls: Calls
+    ) -> None:
         """A check begins, which one of how many; `calls`, the run's own count, keeps growing."""
 
-    def interrupted(self, report: Report) -> None:
+    def run_interrupted(self, report: Report) -> None:
         """The user stopped the run; what was not finished is inconclusive or skipped in `report`.
 
         The KeyboardInterrupt carries on afterwards.
@@ -31,13 +33,13 @@ NOBODY = Observer()
 _CURRENT: ContextVar[Observer] = ContextVar("gradproof_observer", default=NOBODY)
 
 
-def current() -> Observer:
+def current_observer() -> Observer:
     """The observer of this context; one that does nothing where there is none."""
     return _CURRENT.get()
 
 
 @contextlib.contextmanager
-def observed(observer: Observer) -> Iterator[None]:
+def observe_runs(observer: Observer) -> Iterator[None]:
     """Tell `observer` of every run in this block. Blocks nest; the innermost is told."""
     token = _CURRENT.set(observer)
     try:

@@ -12,7 +12,7 @@ from gradproof._adapters.jax_code import adapter_of_code
 from gradproof._data import options
 from gradproof._data.by_hand import ByHand
 from gradproof._data.inputs import input_selection, name_of, refuse_reference, split_arguments
-from gradproof._data.limits import limited_space
+from gradproof._data.limits import space_with_limits
 from gradproof._data.settings import TRANSFORM_NAMES, RunSettings
 from gradproof._maps.contract import DifferentiableMap
 from gradproof.errors import UsageError
@@ -50,7 +50,7 @@ class Question:
         self.fn = _adapters.operator(fn) if isinstance(fn, str) else fn
         by_hand = isinstance(self.fn, ByHand)
         if not (by_hand or callable(self.fn)):
-            raise UsageError(f"fn: expected a function, got {options.shown(self.fn)}")
+            raise UsageError(f"fn: expected a function, got {options.short_repr(self.fn)}")
         _require_reference(self.fn, settings.reference)
         self.function = self.fn.fn if isinstance(self.fn, ByHand) else self.fn
         self.arguments, self.kwargs = split_arguments(self.fn, inputs, kwargs)
@@ -66,7 +66,7 @@ class Question:
         """The map of the function at these arguments."""
         made: DifferentiableMap = self.adapter.build(self.fn, arguments, kwargs, **self._variables)
         if self._domain is not None:  # no framework's
-            made.keep_limits(limited_space(made.domain, made.point, self._domain))
+            made.keep_limits(space_with_limits(made.domain, made.point, self._domain))
         return made
 
     def map(self) -> DifferentiableMap:
@@ -104,7 +104,7 @@ def _keyword_arguments(fn: Any, kwargs: Any) -> Mapping[str, Any]:
     if kwargs is not None and not isinstance(kwargs, Mapping):
         name = name_of(fn) if callable(fn) or isinstance(fn, ByHand) else "fn"
         raise UsageError(
-            f"kwargs: expected a dict of keyword arguments, got {options.shown(kwargs)}; "
+            f"kwargs: expected a dict of keyword arguments, got {options.short_repr(kwargs)}; "
             f"positional arguments go together in a tuple: check({name}, (x, y))"
         )
     return options.mapping("kwargs", kwargs or {})

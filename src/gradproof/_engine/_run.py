@@ -48,16 +48,16 @@ def run(map_: DifferentiableMap, settings: RunSettings, *, target: str) -> Repor
     map_.counts.limit(settings.budget, settings.budget_seconds)
     rows = requested_checks(settings)
     results: list[CheckResult] = []
-    observer = watch.current()
+    observer = watch.current_observer()
     try:
         with np.errstate(all="ignore"):
             measurements = Measurements(map_, settings)
             for position, row in enumerate(rows, 1):
-                observer.checking(target, row.name, (position, len(rows)), map_.counts)
+                observer.check_started(target, row.name, (position, len(rows)), map_.counts)
                 results.append(check_result(row, measurements))
     except KeyboardInterrupt:
         results += _unfinished(rows[len(results) :])
-        observer.interrupted(_report(map_, results, started, settings.seed, target))
+        observer.run_interrupted(_report(map_, results, started, settings.seed, target))
         raise
     finally:
         map_.close()

@@ -47,7 +47,9 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
             budgets: dict[str, Any] = {"budget": min(left, MOST_CALLS), "budget_seconds": limit}
             there = replace(settings, checks=asked, sweep=False, **budgets)
             where = (position, len(cases))
-            watch.current().checking(report.target, f"sweep: {case.label}", where, calls)
+            watch.current_observer().check_started(
+                report.target, f"sweep: {case.label}", where, calls
+            )
             calls["function"] += 1
             at_case = _checked_at(question, samples.call(case), there, report.target)
             if at_case is None:
@@ -58,7 +60,7 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
             if not at_case:
                 break
     except KeyboardInterrupt:
-        watch.current().interrupted(report)
+        watch.current_observer().run_interrupted(report)
         raise
     if refused:
         notes.append(f"{refused} inputs were none that the function takes")
@@ -84,7 +86,7 @@ def _checked_at(
                 return None
     except Exception:  # whatever the function raises for inputs that it does not take
         return None
-    with watch.observed(watch.Observer()):
+    with watch.observe_runs(watch.Observer()):
         return run(map_, settings.at_precision(map_.resolution), target=target)
 
 

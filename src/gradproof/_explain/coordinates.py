@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gradproof._data.space import Indices, Mask, Slot, Space
-from gradproof._data.visible import joined
+from gradproof._data.visible import join_words
 
 _LISTED = 3  # entries that a sentence names
 
@@ -36,7 +36,7 @@ def words_of_coordinates(chosen: Mask, space: Space) -> str:
     if len(whole) == 1 and not parts and whole[0].size == 1:
         return whole[0].name
     names = [slot.name for slot in whole]
-    return joined(([f"all of {joined(names)}"] if whole else []) + parts)
+    return join_words(([f"all of {join_words(names)}"] if whole else []) + parts)
 
 
 def _words_of_part(part: Mask, slot: Slot, position: int) -> str:
@@ -60,7 +60,7 @@ def _words_of_entries(chosen: Mask, slot: Slot, position: int) -> str:
     # Two neighbours are listed, three in a row are a slice.
     is_slice = at.size == _LISTED and _progression(at) is not None and slot.entries is None
     if at.size <= _LISTED and 2 * at.size <= max(chosen.size, 2) and not is_slice:
-        return joined([_name_of_entry(int(entry), slot, position) for entry in at])
+        return join_words([_name_of_entry(int(entry), slot, position) for entry in at])
     if slot.entries is not None or not slot.shape:
         return ""
     mask = chosen.reshape(slot.shape)

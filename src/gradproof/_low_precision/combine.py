@@ -18,7 +18,7 @@ from gradproof._compare.comparison import comparison_of
 from gradproof._compare.conclude import point_result
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
 from gradproof._data.records import Finding, Verdict
-from gradproof._data.results import PointResult, ProductBlock, inconclusive
+from gradproof._data.results import PointResult, ProductBlock, inconclusive_point
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
 from gradproof._low_precision.references import Reference, find_references, other_value
@@ -76,7 +76,7 @@ def mode_result(
     check = check or mode
     with np.errstate(all="ignore"):
         is_double = _unit_of(map_) < DOUBLE
-        if settings.held_to_reference or not is_double:
+        if settings.asks_reference_only or not is_double:
             return _held_to_references(map_, settings, mode, check, is_double, users_reference)
         comparison = comparison_of(
             map_, settings, mode, function=function, gradient=gradient, check=check
@@ -139,9 +139,9 @@ def _held_to_references(
         return _combined(answers, refused, users)
     if native is not None:
         return native
-    if settings.held_to_reference or "native" not in settings.oracles:
+    if settings.asks_reference_only or "native" not in settings.oracles:
         reasons = "; ".join(refused) or "no reference was given"
-        return inconclusive(f"there is no reference to hold it against: {reasons}")
+        return inconclusive_point(f"there is no reference to hold it against: {reasons}")
     found = point_result(comparison_of(map_, settings, mode, check=check))
     name = "differences in the precision of the arrays"
     return replace(found, reference="; not ".join((name, *refused)))
@@ -342,7 +342,7 @@ def _combined(answers: list[_Answer], refused: list[str], users: str) -> PointRe
             f"{against[0][0].reference.name} is the odd one out: the claims agree with "
             f"{agreeing[0][0].reference.name} and not with it"
         )
-        return replace(inconclusive(text), statistics=statistics, reference=names)
+        return replace(inconclusive_point(text), statistics=statistics, reference=names)
     if against:
         return replace(against[0][1], statistics=statistics, reference=names)
     answer, claims = (agreeing or compared)[0]

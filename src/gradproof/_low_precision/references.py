@@ -64,7 +64,7 @@ def find_references(
     """
     usable, refused = [], []
     make: Callable[[], DifferentiableMap]
-    kinds = ("reference",) if settings.held_to_reference else settings.oracles
+    kinds = ("reference",) if settings.asks_reference_only else settings.oracles
     for kind in kinds:
         if kind == "double" and not is_double:
             name, make = "the same function in float64", map_.in_double

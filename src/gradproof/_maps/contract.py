@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.held import Held
+from gradproof._data.held import HeldEntries
 from gradproof._data.space import Array, Space
 from gradproof.errors import UsageError
 
@@ -147,7 +147,7 @@ class DifferentiableMap(abc.ABC):
     point: Array
     resolution: float
     derived: bool = False
-    held: Held | None = None
+    held: HeldEntries | None = None
     counts: CallCounter
 
     def keep_limits(self, domain: Space) -> None:

@@ -322,5 +322,5 @@ class HandMap(ArrayMap):
         else:
             second = ByHand(gradient, vjp=times, jvp=times, args=args)
         made = HandMap(replace(call, hand=second), names, "hess")
-        made.keep_limits(made.domain.limited_as(self.domain))
+        made.keep_limits(made.domain.with_limits_of(self.domain))
         return made

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradproof._adapters.arrays import Piece, kind_of, to_numpy
 from gradproof._data.by_hand import ByHand
-from gradproof._data.options import shown
+from gradproof._data.options import short_repr
 from gradproof.errors import UsageError
 
 
@@ -58,7 +58,7 @@ def value_and_derivative(result: Any) -> Any:
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise UsageError(
             "fn: with jac=True or grad=True it returns a pair, its value and that derivative; "
-            f"got {shown(result)}"
+            f"got {short_repr(result)}"
         )
     return result
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradproof._adapters.arrays import to_numpy
 from gradproof._data.exceptions import first_line
-from gradproof._data.options import shown
+from gradproof._data.options import short_repr
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof._numpy.call import as_tuple
@@ -85,5 +85,5 @@ def _dense(name: str, said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
     except Exception:  # ragged lists; whatever an object does that is no array
         matrix = np.asarray(None)
     if matrix.dtype.kind in "OSUMm" or matrix.dtype.names:  # objects, words, dates, records
-        raise UsageError(f"{name}: expected a matrix of shape {want}, got {shown(said)}")
+        raise UsageError(f"{name}: expected a matrix of shape {want}, got {short_repr(said)}")
     return matrix

@@ -29,10 +29,12 @@ class CheckProgress(Observer):
         self._calls: Calls = {}
         self._spinner = Spinner("dots")
 
-    def checking(self, target: str, check: str, position: tuple[int, int], calls: Calls) -> None:
+    def check_started(
+        self, target: str, check: str, position: tuple[int, int], calls: Calls
+    ) -> None:
         self._now, self._calls = f"{target}: {check} ({position[0]} of {position[1]})", calls
 
-    def interrupted(self, report: Report) -> None:
+    def run_interrupted(self, report: Report) -> None:
         self.partial = report
 
     def renderable(self) -> RenderableType:

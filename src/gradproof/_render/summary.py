@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from gradproof._data.records import NOT_ASKED, Report, Verdict, rounded_up
-from gradproof._data.visible import visible
+from gradproof._data.records import NOT_ASKED, Report, Verdict, round_up
+from gradproof._data.visible import escape_invisible
 
 ORDERS = {"second_order": "second", "third_order": "third"}  # checks that a user asks for, by order
 
 
 def headline(report: Report) -> str:
     """What decided the verdict: `pick: backward: 1 of 24 entries wrong`."""
-    return " ".join(visible(f"{report.target}: {deciding(report)}").split())
+    return " ".join(escape_invisible(f"{report.target}: {deciding(report)}").split())
 
 
 def deciding(report: Report) -> str:
@@ -57,7 +57,7 @@ def count_of_calls(report: Report) -> int:
 
 def bounded(bar: float) -> str:
     """`2e-09`, rounded up; "" where nothing was measured, or nothing of single entries is known."""
-    return f"{rounded_up(bar):.0e}" if 0 < bar < 1 else ""
+    return f"{round_up(bar):.0e}" if 0 < bar < 1 else ""
 
 
 def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:

@@ -95,9 +95,9 @@ def check_grads(
     __tracebackhide__ = True
     asked = options.strings("modes", (modes,) if isinstance(modes, str) else modes)
     if not asked or not set(asked) <= set(_WORDS):
-        got = options.shown(list(asked))
+        got = options.short_repr(list(asked))
         raise UsageError(f"modes: expected some of 'fwd', 'rev' and 'lin', got {got}")
-    depth = options.whole(1, None, "at least 1")("order", order)
+    depth = options.integer_kind(1, None, "at least 1")("order", order)
     _orders(_Question(f, args, (atol, rtol, eps)), depth, asked)
 
 
@@ -196,7 +196,7 @@ class _Question:
         self.arguments = Arguments(_plain(f), self._args, {})
         self._require_numbers()
         self._atol, self._rtol = map(_tolerance, ("atol", "rtol"), tolerances)
-        self._eps = options.optional(options.positive)("eps", tolerances[2])
+        self._eps = options.kind_or_none(options.positive_number)("eps", tolerances[2])
 
     def _require_numbers(self) -> None:
         """DerivativeError, as where JAX's own measures NaN, for an input that is NaN."""
@@ -297,7 +297,7 @@ class _Question:
 
 def _arguments(args: Any) -> tuple[Any, ...]:
     if not isinstance(args, Iterable) or (hasattr(args, "shape") and not args.shape):
-        raise UsageError(f"args: expected a tuple of arguments, got {options.shown(args)}")
+        raise UsageError(f"args: expected a tuple of arguments, got {options.short_repr(args)}")
     try:
         found: tuple[Any, ...] = tree_util.tree_map(array, options.container("args", tuple(args)))
     except (TypeError, ValueError) as error:  # keys of a dict that have no order
@@ -310,7 +310,7 @@ def _arguments(args: Any) -> tuple[Any, ...]:
 def _pair(name: str, said: Any) -> Any:
     """What a rule returned: two things. UsageError where it is not."""
     if not isinstance(said, (tuple, list)) or len(said) != 2:
-        raise UsageError(f"{name}: it returns a pair, got {options.shown(said)}")
+        raise UsageError(f"{name}: it returns a pair, got {options.short_repr(said)}")
     return options.container(f"the result of {name}", said)
 
 
@@ -324,14 +324,14 @@ def _kind(leaf: Any) -> str:
 def _tolerance(name: str, value: Any) -> Tolerance:
     """A tolerance, or those of some dtypes; None means another thing for each."""
     if not isinstance(value, Mapping):
-        chosen: float | None = options.optional(options.number)(name, value)
+        chosen: float | None = options.kind_or_none(options.number)(name, value)
         return chosen
     found = {}
     for dtype, one in value.items():
         try:
-            found[np.dtype(dtype)] = options.number(f"{name}[{options.shown(dtype)}]", one)
+            found[np.dtype(dtype)] = options.number(f"{name}[{options.short_repr(dtype)}]", one)
         except TypeError as error:
-            got = options.shown(dtype)
+            got = options.short_repr(dtype)
             raise UsageError(f"{name}: expected dtypes as keys, got {got}") from error
     return found
 

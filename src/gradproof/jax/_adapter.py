@@ -193,7 +193,7 @@ class JaxMap(ArrayMap):
         if (found := self._compiled_result("vjp", v)) is None:
             return super().vjp(v)
         self.counts.add("vjp")
-        return self.domain.without_still(found[0])
+        return self.domain.zero_still_entries(found[0])
 
     def jvp(self, u: Array) -> Array:
         if (found := self._compiled_result("jvp", u)) is None:
@@ -253,7 +253,7 @@ class JaxMap(ArrayMap):
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
         if (found := self._compiled_result("transposed", u, v)) is not None:
             self.counts.add("vjp")
-            return found[0], self.domain.without_still(found[1])
+            return found[0], self.domain.zero_still_entries(found[1])
         with self.around():
             with unsupported():  # whatever a rule does that is not made to be differentiated
                 gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *self.cotangents(v))
@@ -264,7 +264,7 @@ class JaxMap(ArrayMap):
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
         if (found := self._compiled_result("vjps", vs)) is not None:
             self.counts.add("vjp")
-            return self.domain.without_still(found[0])
+            return self.domain.zero_still_entries(found[0])
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.cotangents, vs), strict=True)]
             self.counts.add("vjp")

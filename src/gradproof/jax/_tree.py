@@ -18,7 +18,7 @@ from gradproof._adapters.arrays import Piece, chosen_names, name_at, read
 from gradproof._adapters.double import inside_partial
 from gradproof._data.exceptions import first_line
 from gradproof._data.inputs import output_name, parameter_names, selected_positions
-from gradproof._data.space import Array, Block
+from gradproof._data.space import Array, Box
 from gradproof.errors import UsageError
 from gradproof.jax._constants import double_precision
 
@@ -161,7 +161,7 @@ def with_blocks(piece: Piece, value: jax.Array) -> Piece:
         bounds = tuple(part.indices(length)[:2] for part, length in pairs)
         holders.setdefault(bounds, []).append(str(device.id))
     blocks = tuple(
-        Block(f"device{'s' * (len(names) > 1)} {' and '.join(names)}", bounds)
+        Box(f"device{'s' * (len(names) > 1)} {' and '.join(names)}", bounds)
         for bounds, names in holders.items()
     )
     return replace(piece, slot=replace(piece.slot, blocks=blocks))

@@ -73,7 +73,7 @@ def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
     kinds = {
         name: _KINDS[each.annotation] for name, each in options.items() if each.annotation in _KINDS
     }
-    kinds["eps"] = _as_pytorch(_options.positive)
+    kinds["eps"] = _as_pytorch(_options.positive_number)
 
     @functools.wraps(face)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> bool:

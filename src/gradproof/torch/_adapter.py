@@ -324,7 +324,7 @@ class TorchMap(DifferentiableMap):
             self._random.restore()
             call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
             made = TorchMap(call, without=self._without, needs_grad=self._needs_grad, like=self)
-        made.keep_limits(made.domain.limited_as(self.domain))
+        made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
 
     def derivative(self, v: Array) -> TorchMap:
@@ -357,7 +357,7 @@ class TorchMap(DifferentiableMap):
         arguments = Arguments(fn, tensors, {}, choice)
         with unsupported(RuntimeError):  # NotImplementedError is one
             made = TorchMap(Call(fn, arguments, in_place=self.call.in_place), **options)
-        made.keep_limits(made.domain.limited_as(self.domain))
+        made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
 
 

@@ -156,7 +156,7 @@ class Graph:
             if gradient is not None:
                 for row, single in enumerate(gradient.detach().unbind(0)):
                     batch[row, part] = leaf.gradient(single)
-        return inputs.space.without_still(batch)
+        return inputs.space.zero_still_entries(batch)
 
     def _rows_by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
         there: list[int] = []

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import is_tensor_like
 
 from gradproof._data.frames import users_frame
-from gradproof._data.options import container, shown
+from gradproof._data.options import container, short_repr
 from gradproof.errors import UsageError
 from gradproof.torch._compat import MKLDNN, pytree
 from gradproof.torch._memory import require_no_overlap
@@ -57,7 +57,7 @@ def refuse_modes(modes: dict[str, bool], **dependent: tuple[bool, str]) -> None:
 def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
     """What is checked of the inputs. Raise for a function or inputs that cannot be."""
     if not callable(func):
-        raise WrongTypeError(f"func: expected a function, got {shown(func)}.")
+        raise WrongTypeError(f"func: expected a function, got {short_repr(func)}.")
     if {*map(type, inputs)} != {torch.Tensor}:
         container("inputs", inputs)
     checked = list(_checked_inputs(inputs))

@@ -49,22 +49,22 @@ class Inputs:
 
     def at(self, x: Array) -> list[torch.Tensor]:
         """The same of a point, where what is infinite stays so."""
-        return self.directions(x if self.held is None else self.held.into(x))
+        return self.directions(x if self.held is None else self.held.put_back(x))
 
     def at_rows(self, xs: Array) -> Iterator[tuple[torch.Tensor, ...]]:
         """`at` of every row, made when they are asked for."""
-        whole = xs if self.held is None else self.held.into(xs)
+        whole = xs if self.held is None else self.held.put_back(xs)
         return zip(*[leaf.tensors(whole[:, part]) for leaf, part in self.pairs], strict=True)
 
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""
         if self._alone is not None and gradients and gradients[0] is not None:
-            return self.space.without_still(self._alone.gradient(gradients[0]).copy())
+            return self.space.zero_still_entries(self._alone.gradient(gradients[0]).copy())
         vector = np.zeros(self.space.size)
         for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
             if gradient is not None:
                 vector[part] = leaf.gradient(gradient)
-        return self.space.without_still(vector)
+        return self.space.zero_still_entries(vector)
 
     def copies(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad, with the hooks of the user's."""

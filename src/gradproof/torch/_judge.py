@@ -17,7 +17,7 @@ from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
 from gradproof._data.records import CheckResult, Report, Verdict
-from gradproof._data.settings import RunSettings, fresh_seed
+from gradproof._data.settings import RunSettings, new_seed
 from gradproof._engine._run import run
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import DerivativeWarning
@@ -82,7 +82,7 @@ class Options:
 
     def settings(self) -> RunSettings:
         """The same request in the engine's words, as the suite has it."""
-        return replace(_settings(self), **{"seed": fresh_seed(), **_asserts.current().options()})
+        return replace(_settings(self), **{"seed": new_seed(), **_asserts.current().options()})
 
 
 @functools.lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
 from gradproof._data.checks import LAST, row
 from gradproof._data.records import Finding, Report
-from gradproof._data.visible import visible
+from gradproof._data.visible import escape_invisible
 from gradproof._maps.contract import DifferentiableMap
 from gradproof.errors import DerivativeError
 
@@ -46,7 +46,7 @@ class Phrases:
         heads: dict[tuple[str, str, str], str] = {}
         for finding in findings_in_order(report.findings):
             heads.setdefault((finding.check, finding.kind, _part(finding)), self.phrase(finding))
-        return "\n".join(map(visible, dict.fromkeys(heads.values())))
+        return "\n".join(map(escape_invisible, dict.fromkeys(heads.values())))
 
     def phrase(self, finding: Finding) -> str:
         """PyTorch's phrase for one finding, or the finding's own sentence where it has none."""

@@ -20,9 +20,9 @@ import torch
 
 from gradproof._checks import requested_checks
 from gradproof._data.frames import users_frame
-from gradproof._data.options import optional, positive
+from gradproof._data.options import kind_or_none, positive_number
 from gradproof._data.records import Verdict
-from gradproof._data.settings import fresh_seed, run_settings
+from gradproof._data.settings import new_seed, run_settings
 from gradproof.errors import UsageError
 from gradproof.torch._compat import (
     BACKWARD_NAME,
@@ -150,10 +150,10 @@ class Seen:
             raise UsageError("seen.check: call it after the `with` block, which records it as well")
         if not self.met:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
-        optional(positive)("total_seconds", total_seconds)
+        kind_or_none(positive_number)("total_seconds", total_seconds)
         names = {"order", "budget", "budget_seconds", "settings"} & options.keys()
         run_settings(**{name: options[name] for name in names})  # refuses what is wrong
-        seed = fresh_seed() if seed is None else seed
+        seed = new_seed() if seed is None else seed
         recorded = [each for each in self.met if not each.reason]
         if total_seconds is not None:
             limits = (total_seconds / max(len(recorded), 1), options.get("budget_seconds"))

@@ -91,7 +91,7 @@ def check(
             there; which one, on every rank.
         TimeoutError: a rank did not come back.
     """
-    patience = options.optional(options.positive)("budget_seconds", budget_seconds)
+    patience = options.kind_or_none(options.positive_number)("budget_seconds", budget_seconds)
     ranks = Ranks(group, patience)
     checks = CHECKS if checks is None else checks
     given: dict[str, Any] = {"checks": checks, "rtol": rtol, "atol": atol, "seed": seed}

@@ -25,7 +25,7 @@ from torch.distributed.tensor import DTensor
 
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.frames import is_our_mistake
-from gradproof._data.visible import joined
+from gradproof._data.visible import join_words
 from gradproof._guard import restored
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
@@ -124,7 +124,7 @@ class Ranks:
     def called(self, places: Sequence[int]) -> str:
         """Some of the ranks, as people write them: "ranks 1 and 3"."""
         noun = "rank" if len(places) == 1 else "ranks"
-        return f"{noun} {joined([str(self.names[place]) for place in places])}"
+        return f"{noun} {join_words([str(self.names[place]) for place in places])}"
 
     def shared(self, said: Any) -> list[Any]:
         """What every rank says, by rank."""

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
 from gradproof._data.inputs import output_name, parameter_names, selected_positions
-from gradproof._data.options import shown
+from gradproof._data.options import short_repr
 from gradproof._guard import restored
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
@@ -56,7 +56,7 @@ class Placing:
         if not fine:
             raise UsageError(
                 "placements: expected a dict from names of inputs or outputs to Replicate(), "
-                "Shard(0) or Partial() of torch.distributed.tensor, got " + shown(placements)
+                "Shard(0) or Partial() of torch.distributed.tensor, got " + short_repr(placements)
             )
         self._placements, self._rank = dict(placements), rank
 
