@@ -16,7 +16,7 @@ import pytest
 
 import gradproof
 from gradproof import _guard
-from gradproof._guard import guarded, kept, restored
+from gradproof._guard import guard_face, keep_context, restored
 from gradproof._guard import random as guards
 from gradproof._guard.random import RandomState
 
@@ -67,12 +67,12 @@ def test_a_draw_from_python_is_seen_and_put_back(draw, known, monkeypatch):
         monkeypatch.setattr(guards._OF_PYTHON, "_is_known", False)
     for _ in range(3):
         state = RandomState()
-        assert state.moved() == []
+        assert state.moved_generators() == []
         draw()
-        assert state.moved() == ["Python"]
+        assert state.moved_generators() == ["Python"]
         expected = [random.gauss(0, 1), random.random()]
         state.restore()
-        assert state.moved() == []
+        assert state.moved_generators() == []
         draw()
         assert [random.gauss(0, 1), random.random()] == expected
         state.restore()
@@ -96,12 +96,12 @@ def test_the_memory_of_the_generator_of_python_is_known():
 def test_a_draw_from_numpy_is_seen_and_put_back(draw):
     for _ in range(3):
         state = RandomState()
-        assert state.moved() == []
+        assert state.moved_generators() == []
         draw()
-        assert state.moved() == ["NumPy"]
+        assert state.moved_generators() == ["NumPy"]
         expected = [np.random.randn(), np.random.rand()]  # noqa: NPY002  # the global one
         state.restore()
-        assert state.moved() == []
+        assert state.moved_generators() == []
         draw()
         assert [np.random.randn(), np.random.rand()] == expected  # noqa: NPY002  # likewise
         state.restore()
@@ -167,7 +167,7 @@ def test_an_interrupt_waits_until_what_was_put_in_place_is_put_back(interruptibl
         signal.raise_signal(signal.SIGINT)
         place[0] = "theirs"
 
-    @guarded
+    @guard_face
     def face():
         with restored(back):
             place[0] = "ours"
@@ -186,7 +186,7 @@ def test_a_block_that_is_left_without_its_end_is_ended_by_the_check():
             place[0] = "ours"
             yield
 
-    @guarded
+    @guard_face
     def face():
         left.append(block())
         next(left[0])
@@ -211,10 +211,10 @@ def test_an_interrupt_while_states_are_put_back_waits(interruptible, monkeypatch
         yield
         told.append("second")
 
-    @guarded
+    @guard_face
     def face():
-        kept("second", second)
-        kept("first", first)
+        keep_context("second", second)
+        keep_context("first", first)
 
     with pytest.raises(KeyboardInterrupt):
         face()
@@ -256,7 +256,7 @@ def test_sixteen_threads_get_right_verdicts():
 def test_warning_filters_of_an_interrupted_block_are_put_back():
     before, block = list(warnings.filters), warnings.catch_warnings()
 
-    @guarded
+    @guard_face
     def face():
         block.__enter__()
         warnings.simplefilter("ignore")
@@ -271,11 +271,11 @@ FORKING = """
 import os, sys, threading
 import numpy as np
 import gradproof
-from gradproof._guard import guarded, restored
+from gradproof._guard import guard_face, restored
 
 begun, over, place = threading.Event(), threading.Event(), ["theirs"]
 
-@guarded
+@guard_face
 def long():
     with restored(lambda: place.__setitem__(0, "theirs")):
         place[0] = "ours"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from gradproof import _adapters
 from gradproof._adapters import FRAMEWORKS
-from gradproof._adapters.samples import Case, Samples
+from gradproof._adapters.samples import SampleCall, Samples
 from gradproof._data.inputs import split_arguments
 from gradproof._data.specs import ArraySpec
 from gradproof.errors import UsageError
@@ -52,12 +52,14 @@ def inputs(
         UsageError: no argument is an array of a framework that can be varied.
     """
     arguments, kwargs = split_arguments(fn, examples, kwargs)
-    adapter = _adapters.find(arguments, kwargs, fn)
+    adapter = _adapters.find_adapter(arguments, kwargs, fn)
     samples = None if adapter is None else Samples(adapter, fn, arguments)
     if samples is None or not samples.values:
         raise UsageError("examples: expected at least one array of a framework that can be varied")
     changed = (case for case in samples.cases(seed) if shapes or not case.resized)
-    return st.sampled_from([Case("as given", {}), *changed]).map(lambda one: samples.call(one)[0])
+    return st.sampled_from([SampleCall("as given", {}), *changed]).map(
+        lambda one: samples.call(one)[0]
+    )
 
 
 def arrays(

@@ -645,11 +645,11 @@ def test_backward_inside_the_function_is_seen():
 
 def test_finding_an_adapter_imports_no_framework():
     code = (
-        "import sys, numpy; from gradproof._adapters import find;"
-        "assert find((numpy.ones(2),)) is None; assert 'torch' not in sys.modules;"
-        "import torch; assert find((numpy.ones(2),)) is None;"
-        "assert find(([torch.ones(2)],)).__name__ == 'gradproof.torch._adapter';"
-        "assert find((1,), {'a': torch.ones(2)}) is not None"
+        "import sys, numpy; from gradproof._adapters import find_adapter;"
+        "assert find_adapter((numpy.ones(2),)) is None; assert 'torch' not in sys.modules;"
+        "import torch; assert find_adapter((numpy.ones(2),)) is None;"
+        "assert find_adapter(([torch.ones(2)],)).__name__ == 'gradproof.torch._adapter';"
+        "assert find_adapter((1,), {'a': torch.ones(2)}) is not None"
     )
     source = Path(gradproof.__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": str(source)})

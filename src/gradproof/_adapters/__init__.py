@@ -17,39 +17,46 @@ from gradproof.errors import UsageError
 FRAMEWORKS = {"torch": "Tensor", "jax": "Array"}
 
 
-def find(inputs: Any, kwargs: Mapping[str, Any] | None = None, fn: Any = None) -> ModuleType | None:
+def find_adapter(
+    inputs: Any, kwargs: Mapping[str, Any] | None = None, fn: Any = None
+) -> ModuleType | None:
     """The adapter for the framework of the inputs, or None. Imports no framework.
 
     Containers (tuples, lists, mappings, dataclasses) are searched, then what the function holds:
     a layer may have parameters and no input. The first framework found wins.
     """
-    searched: list[Callable[[], Any]] = [lambda: (inputs, kwargs), lambda: list(held_by(fn))]
+    searched: list[Callable[[], Any]] = [
+        lambda: (inputs, kwargs),
+        lambda: list(referenced_objects(fn)),
+    ]
     for search in searched:
         tree = search()
         for name, array in FRAMEWORKS.items():
             framework = sys.modules.get(name)
             kind = getattr(framework, array, None)
-            if kind is not None and any(_is_of(leaf, name, kind) for leaf in walk(tree)):
+            if kind is not None and any(
+                _is_array_of(leaf, name, kind) for leaf in walk_values(tree)
+            ):
                 return importlib.import_module(f"gradproof.{name}._adapter")
     return None
 
 
-def _is_of(leaf: Any, framework: str, array: type) -> bool:
+def _is_array_of(leaf: Any, framework: str, array: type) -> bool:
     if isinstance(leaf, array):
         return True
     return any(base.__module__.partition(".")[0] == framework for base in type(leaf).__mro__)
 
 
-def held_by(fn: Any) -> Iterator[Any]:
+def referenced_objects(fn: Any) -> Iterator[Any]:
     """What a function reads from elsewhere: its object, bound arguments, closure."""
     yield fn
     if isinstance(fn, (partial, MethodType, BuiltinFunctionType)):
         for part in parts_of(fn):
-            yield from held_by(part)
-    yield from enclosed(fn)
+            yield from referenced_objects(part)
+    yield from closure_values(fn)
 
 
-def enclosed(fn: Any) -> list[Any]:
+def closure_values(fn: Any) -> list[Any]:
     """What a function reads from functions around it."""
     found = []
     for cell in getattr(fn, "__closure__", None) or ():
@@ -73,7 +80,7 @@ def parts_of(value: Any) -> Iterator[Any]:
     elif isinstance(value, (staticmethod, classmethod)):
         yield value.__func__
     elif isinstance(value, FunctionType):
-        yield from enclosed(value)
+        yield from closure_values(value)
         yield from (value.__defaults__, value.__kwdefaults__, vars(value))
 
 
@@ -92,7 +99,7 @@ def globals_of(fn: Any) -> Iterator[Any]:
         yield from (scope[name] for name in each.co_names if name in scope)
 
 
-def operator(text: str) -> Any:
+def registered_operator(text: str) -> Any:
     """The registered operator of a name such as `mylib::op`; UsageError where there is none."""
     if not re.fullmatch(r"\w+::\w+(\.\w+)?", text):
         raise UsageError(
@@ -102,7 +109,7 @@ def operator(text: str) -> Any:
     return importlib.import_module("gradproof.torch._operators").operator(text)
 
 
-def by_hand() -> ModuleType:
+def hand_written_adapter() -> ModuleType:
     """The adapter for derivatives that are written by hand, of arrays of any library."""
     return importlib.import_module("gradproof._numpy.adapter")
 
@@ -113,11 +120,11 @@ def samples_module(framework: str) -> ModuleType:
     return importlib.import_module(f"gradproof.{name}")
 
 
-def walk(tree: Any) -> Iterator[Any]:
+def walk_values(tree: Any) -> Iterator[Any]:
     """Everything inside nested tuples, lists, mappings and dataclasses that is none of these."""
     branches = contained_values(tree)
     if branches is None:
         yield tree
         return
     for branch in branches:
-        yield from walk(branch)
+        yield from walk_values(branch)

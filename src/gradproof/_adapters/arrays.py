@@ -70,7 +70,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     """An array of NumPy, on the host, with the numbers of any array. May share memory."""
     if array_api_compat.is_torch_array(array):
-        return _of_tensor(array)
+        return _numpy_of_tensor(array)
     try:
         return np.asarray(array)
     except (TypeError, ValueError, RuntimeError, BufferError):
@@ -79,7 +79,7 @@ def to_numpy(array: Any) -> np.ndarray[Any, Any]:
         return np.asarray(array_api_compat.to_device(array, "cpu"))
 
 
-def _of_tensor(tensor: Any) -> np.ndarray[Any, Any]:
+def _numpy_of_tensor(tensor: Any) -> np.ndarray[Any, Any]:
     """The numbers of a tensor, whatever graph, device, conjugation or dtype it has."""
     try:
         return np.asarray(tensor.numpy(force=True))
@@ -87,14 +87,14 @@ def _of_tensor(tensor: Any) -> np.ndarray[Any, Any]:
         return np.asarray(tensor.double().numpy(force=True))
 
 
-def read(
+def read_pieces(
     names: Sequence[str], values: Sequence[Any], device_of: Callable[[Any], Any]
 ) -> tuple[list[Piece], Array]:
     """The inputs as pieces, and their flat coordinates. UsageError where one has no numbers."""
     pieces, point = [], []
     for name, value in zip(names, values, strict=True):
         try:
-            pieces.append(Piece.of(name, value, device_of(value)))
+            pieces.append(Piece.from_value(name, value, device_of(value)))
             point.append(pieces[-1].vector(value))
         except Exception as error:  # whatever a library says of an array without numbers
             raise UsageError(f"{name}: its numbers cannot be read: {first_line(error)}") from error
@@ -111,7 +111,7 @@ class Piece:
     make: Callable[[np.ndarray[Any, Any]], Any]
 
     @classmethod
-    def of(cls, name: str, value: Any, device: Any = None) -> Piece:
+    def from_value(cls, name: str, value: Any, device: Any = None) -> Piece:
         """The piece that `value` is: an array of the standard, or a number of Python's."""
         if isinstance(value, (float, complex)) and not isinstance(value, np.generic):
             value = np.asarray(value)
@@ -122,9 +122,9 @@ class Piece:
         parts = ("real", "imag") if is_complex else ("",)
         slot = Slot(name, tuple(value.shape), parts, describe=text, grain=_grain(xp, dtype))
         if type(value) is np.ndarray or scalar:
-            make = _made_by_numpy(dtype, () if scalar else ...)
+            make = _numpy_maker(dtype, () if scalar else ...)
         else:
-            make = _made_by(xp, dtype, device)
+            make = _array_maker(xp, dtype, device)
         return cls(slot, dtype, make)
 
     @property
@@ -136,12 +136,12 @@ class Piece:
         """How many numbers it has, complex ones counted once."""
         return self.slot.size // len(self.slot.parts)
 
-    def on_host(self) -> Piece:
+    def numpy_piece(self) -> Piece:
         """A piece that makes arrays of NumPy, where it is in double precision; else this one."""
         kind = "complex128" if self.is_complex else "float64"
         return replace(self, make=lambda values: values) if self.dtype == kind else self
 
-    def rounded(self, coordinates: Array) -> Array:
+    def rounded_coordinates(self, coordinates: Array) -> Array:
         """The coordinates of `array` of these, of a dtype that NumPy knows."""
         return coordinates.astype(np.finfo(str(self.dtype)).dtype).astype(np.float64)
 
@@ -176,11 +176,11 @@ def _grain(xp: Any, dtype: Any) -> Grain:
     return Grain(eps / 2, float(info.smallest_normal) * eps, float(info.max))
 
 
-def _made_by_numpy(dtype: Any, part: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
+def _numpy_maker(dtype: Any, part: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
     return lambda values: values.astype(dtype, copy=False)[part]
 
 
-def _made_by(xp: Any, dtype: Any, device: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
+def _array_maker(xp: Any, dtype: Any, device: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
     def make(values: np.ndarray[Any, Any]) -> Any:
         name = str(dtype).rpartition(".")[2]
         try:  # rounded once, on the host
@@ -206,7 +206,7 @@ class ArrayMap(DifferentiableMap):
         self.point, self.held = finite_point(self.domain, point)
         self.counts = CallCounter()
 
-    def made_from(self: Map, other: ArrayMap) -> Map:
+    def share_limits_of(self: Map, other: ArrayMap) -> Map:
         """Keep the limits of another map, and count runs with it; returns this map."""
         self.counts = other.counts
         self.keep_limits(self.domain.with_limits_of(other.domain))
@@ -237,9 +237,9 @@ class ArrayMap(DifferentiableMap):
 
     def arrays(self, x: Array) -> list[Any]:
         """Private arrays at other coordinates, one per input."""
-        return self.directions(self.whole(x))
+        return self.directions(self.whole_point(x))
 
-    def whole(self, x: Array) -> Array:
+    def whole_point(self, x: Array) -> Array:
         """A point with the infinite entries of the inputs, which no vector of a map has."""
         return x if self.held is None else self.held.put_back(x)
 
@@ -254,19 +254,19 @@ class ArrayMap(DifferentiableMap):
     def value(self, x: Array) -> Array:
         self.counts.add("function")
         with self.around():
-            return self.outward(self.run(self.arrays(x)))
+            return self.codomain_vector(self.run(self.arrays(x)))
 
     def vjp(self, v: Array) -> Array:
         self.counts.add("vjp")
         with self.around():
-            return self.inward(self.pull(self.cotangents(v)))
+            return self.domain_vector(self.pull(self.cotangents(v)))
 
     def jvp(self, u: Array) -> Array:
         self.counts.add("jvp")
         with self.around():
-            return self.outward(self.push(self.directions(u)))
+            return self.codomain_vector(self.push(self.directions(u)))
 
-    def outward(self, results: Sequence[Any]) -> Array:
+    def codomain_vector(self, results: Sequence[Any]) -> Array:
         """A codomain vector from one array per output. UsageError where they are others."""
         if len(results) != len(self.outputs):
             raise OutputChangedError(
@@ -280,11 +280,11 @@ class ArrayMap(DifferentiableMap):
                     f"point and {shape_of(result)} at another input; make the shape independent "
                     "of the values"
                 )
-        return _joined([p.vector(r) for p, r in zip(self.outputs, results, strict=True)])
+        return _joined_vector([p.vector(r) for p, r in zip(self.outputs, results, strict=True)])
 
-    def inward(self, gradients: Sequence[Any]) -> Array:
+    def domain_vector(self, gradients: Sequence[Any]) -> Array:
         """A domain vector from one gradient per input; None counts as zero."""
-        vector = _joined(
+        vector = _joined_vector(
             [
                 np.zeros(piece.slot.size)
                 if gradient is None
@@ -312,7 +312,7 @@ class ArrayMap(DifferentiableMap):
         ]
 
 
-def _joined(vectors: list[Array]) -> Array:
+def _joined_vector(vectors: list[Array]) -> Array:
     if len(vectors) == 1:
         return vectors[0]
     return np.concatenate(vectors) if vectors else np.zeros(0)

@@ -56,7 +56,7 @@ def twin_in_double(
     return twin
 
 
-def inside_partial(value: Any, change: Callable[[Any], Any]) -> Any:
+def convert_partial(value: Any, change: Callable[[Any], Any]) -> Any:
     """A partial application with its function and arguments changed; any other value as it is."""
     if not isinstance(value, functools.partial):
         return value

@@ -33,15 +33,15 @@ class HandedOut:
             _, held, then = self._first
             self._first, self.pair = None, (then, read(held))
 
-    def overwritten(self, space: Space) -> list[tuple[str, str]]:
+    def overwritten_gradients(self, space: Space) -> list[tuple[str, str]]:
         """Gradients that another backward wrote into, as effects: (kind, sentence) each."""
         return [
             ("gradient", OVERWRITTEN.format("backward", f"the gradient of {name}"))
-            for name in (changed(space, *self.pair) if self.pair else ())
+            for name in (changed_slots(space, *self.pair) if self.pair else ())
         ]
 
 
-def same_values(one: Array, other: Array) -> bool:
+def is_same_vector(one: Array, other: Array) -> bool:
     """Whether no difference of two vectors is a number other than zero."""
     if bool((one == other).all()):  # as nearly always
         return True
@@ -49,9 +49,9 @@ def same_values(one: Array, other: Array) -> bool:
     return bool(((gap == 0) | (gap != gap)).all())
 
 
-def changed(space: Space, then: Array, now: Array) -> Sequence[str]:
+def changed_slots(space: Space, then: Array, now: Array) -> Sequence[str]:
     """Names of the slots in which a vector is another one than before."""
-    if same_values(now, then):
+    if is_same_vector(now, then):
         return ()
     spans = [(slot.name, space.span(place)) for place, slot in enumerate(space.slots)]
-    return [name for name, span in spans if not same_values(now[span], then[span])]
+    return [name for name, span in spans if not is_same_vector(now[span], then[span])]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._adapters import FRAMEWORKS, enclosed, find, globals_of, walk
+from gradproof._adapters import FRAMEWORKS, closure_values, find_adapter, globals_of, walk_values
 
 _DEEP = 3  # functions that call functions: so far their code is looked at
 _FAMILY = {"jaxlib": "jax", "equinox": "jax", "flax": "jax"}  # package -> framework it belongs to
@@ -20,9 +20,9 @@ _FAMILY = {"jaxlib": "jax", "equinox": "jax", "flax": "jax"}  # package -> frame
 
 def adapter_of_code(fn: Any, arguments: Any) -> ModuleType | None:
     """The adapter of JAX where `fn` is a function of JAX and `arguments` hold arrays of NumPy."""
-    if "jax" not in sys.modules or find((), None, fn) is not None:
+    if "jax" not in sys.modules or find_adapter((), None, fn) is not None:
         return None
-    if not any(isinstance(value, (np.ndarray, np.generic)) for value in walk(arguments)):
+    if not any(isinstance(value, (np.ndarray, np.generic)) for value in walk_values(arguments)):
         return None
     named = packages_of(fn) & set(FRAMEWORKS)
     return importlib.import_module("gradproof.jax._adapter") if named == {"jax"} else None
@@ -39,7 +39,7 @@ def packages_of(fn: Any, deep: int = _DEEP) -> set[str]:
         return found
     plain = getattr(fn, "__func__", fn)
     inner = getattr(fn, "func", None), getattr(fn, "__wrapped__", None)
-    for value in (*inner, *enclosed(plain), *globals_of(plain)):
+    for value in (*inner, *closure_values(plain), *globals_of(plain)):
         if isinstance(value, ModuleType):
             found.add(_family(value.__name__))
         elif callable(value):

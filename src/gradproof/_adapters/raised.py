@@ -39,7 +39,7 @@ class unsupported:  # named as a function, of which contextlib would make one th
             raise self._kind(self._why(error)) from error
 
 
-def by_user(error: BaseException, framework: frozenset[str]) -> bool:
+def is_raised_by_user(error: BaseException, framework: frozenset[str]) -> bool:
     """Whether code outside a framework's packages, and not ours, raised an exception.
 
     Its words cannot tell: anyone may say "not implemented". The innermost frame can: it is the

@@ -31,9 +31,7 @@ def _spacing(values: Any, unit: float, tiny: float, xp: Any) -> Any:
 
 
 @np.errstate(all="ignore")  # what is not finite has no rest, and the largest no neighbour
-def rounded_at_random(
-    values: Any, draws: Any | None, unit: float, tiny: float, xp: Any = np
-) -> Any:
+def round_at_random(values: Any, draws: Any | None, unit: float, tiny: float, xp: Any = np) -> Any:
     """The values, each at one of its neighbours among the coarse numbers.
 
     Args:
@@ -64,7 +62,7 @@ def rounded_at_random(
 
 
 @np.errstate(all="ignore")
-def nearest(values: Any, unit: float, tiny: float, xp: Any = np) -> Any:
+def round_to_nearest(values: Any, unit: float, tiny: float, xp: Any = np) -> Any:
     """The values, each at the nearest coarse number, as constants of the function are.
 
     Args:

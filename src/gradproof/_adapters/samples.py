@@ -32,7 +32,7 @@ CHANGES: dict[str, Callable[[Values], Any]] = {
 
 
 @dataclass(frozen=True)
-class Case:
+class SampleCall:
     """One call to try: the change in words, and the new values of what is changed, by name."""
 
     label: str
@@ -66,7 +66,7 @@ class Samples:
             if values is not None:
                 self.values[name] = doubled_values(values)
 
-    def call(self, case: Case) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def call(self, case: SampleCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments, new where the case changes them."""
         inputs, kwargs = dict(self._inputs), dict(self._kwargs)
         for name, values in case.changed.items():
@@ -76,19 +76,21 @@ class Samples:
             arguments[name] = new
         return tuple(inputs.values()), kwargs
 
-    def cases(self, seed: int) -> Iterator[Case]:
+    def cases(self, seed: int) -> Iterator[SampleCall]:
         """All that a sweep tries; the same for the same seed."""
         for label, changed in self._changed_values():
             if any(not np.array_equal(self.values[name], new) for name, new in changed.items()):
-                yield Case(label, changed)
+                yield SampleCall(label, changed)
         rng = np.random.default_rng(seed)
         for size in sorted({size for values in self.values.values() for size in values.shape}):
             alike = {n: a for n, a in self.values.items() if size in a.shape and a.size}
             for other in SIZES:
                 shapes = {n: _shape_with(other, size, a.shape) for n, a in alike.items()}
                 if other != size and 0 < sum(map(math.prod, shapes.values())) <= LARGEST:
-                    changed = {n: _resized(alike[n], shape, rng) for n, shape in shapes.items()}
-                    yield Case(f"sizes of {size} made {other}", changed, resized=True)
+                    changed = {
+                        n: _resized_values(alike[n], shape, rng) for n, shape in shapes.items()
+                    }
+                    yield SampleCall(f"sizes of {size} made {other}", changed, resized=True)
 
     def _changed_values(self) -> Iterator[tuple[str, dict[str, Values]]]:
         floats = {n: a for n, a in self.values.items() if a.dtype.kind in "fc" and a.size}
@@ -109,7 +111,7 @@ def _shape_with(other: int, size: int, shape: tuple[int, ...]) -> tuple[int, ...
     return tuple(other if n == size else n for n in shape)
 
 
-def _resized(values: Values, shape: tuple[int, ...], rng: np.random.Generator) -> Values:
+def _resized_values(values: Values, shape: tuple[int, ...], rng: np.random.Generator) -> Values:
     """Values of another shape: each lies between two of the given ones; indices are among them."""
     one, other = values.reshape(-1)[rng.integers(values.size, size=(2, *shape))]
     if values.dtype.kind in "fc":

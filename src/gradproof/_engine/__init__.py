@@ -13,13 +13,13 @@ from gradproof._data.settings import Settings, run_settings
 from gradproof._engine import _repeat, _sweep
 from gradproof._engine._question import Question
 from gradproof._engine._run import run
-from gradproof._guard import guarded
+from gradproof._guard import guard_face
 from gradproof.errors import UsageError
 
 __all__ = ["check", "compare", "run"]
 
 
-@guarded
+@guard_face
 def check(
     fn: Callable[..., Any] | ByHand | str,
     inputs: Any,

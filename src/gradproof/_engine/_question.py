@@ -47,7 +47,7 @@ class Question:
     ) -> None:
         options.container("inputs", inputs)
         options.container("kwargs", _keyword_arguments(fn, kwargs))
-        self.fn = _adapters.operator(fn) if isinstance(fn, str) else fn
+        self.fn = _adapters.registered_operator(fn) if isinstance(fn, str) else fn
         by_hand = isinstance(self.fn, ByHand)
         if not (by_hand or callable(self.fn)):
             raise UsageError(f"fn: expected a function, got {options.short_repr(self.fn)}")
@@ -60,7 +60,7 @@ class Question:
             "names": None if names is None else options.strings("names", names),
             "masked": bool(settings.masked),
         }
-        self.adapter = _adapters.by_hand() if by_hand else self._adapter()
+        self.adapter = _adapters.hand_written_adapter() if by_hand else self._adapter()
 
     def build(self, arguments: Any, kwargs: Any) -> DifferentiableMap:
         """The map of the function at these arguments."""
@@ -87,7 +87,7 @@ class Question:
 
     def _adapter(self) -> ModuleType:
         """The adapter of the framework of the arguments."""
-        adapter = _adapters.find(self.arguments, self.kwargs, self.fn) or adapter_of_code(
+        adapter = _adapters.find_adapter(self.arguments, self.kwargs, self.fn) or adapter_of_code(
             self.fn, (self.arguments, self.kwargs)
         )
         if adapter is None:

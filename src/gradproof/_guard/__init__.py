@@ -1,12 +1,12 @@
 """A check takes its turn, and leaves everything as it found it, also where it is interrupted.
 
 Frameworks keep random state, modes and stacks that belong to the whole process, and a check lends
-a layer private copies of its parameters for the time of a call. `guarded` is around every face:
+a layer private copies of its parameters for the time of a call. `guard_face` is around every face:
 one check at a time, and at its end everything is what it was. `restored` is around whatever is
 put in place for a while. Both are context managers over a `contextlib.ExitStack`.
 
 Ctrl-C may arrive between any two steps, also while things are being put back. So while a check
-runs SIGINT comes here: within a function that is marked as `uninterrupted` it waits, and is handed
+runs SIGINT comes here: within a function that `defer_interrupts` marks it waits, and is handed
 to the handler of the user when what was put in place is put back; anywhere else, as in the user's
 function, it is handed on at once.
 """
@@ -41,31 +41,31 @@ _open: list[ExitStack] = []  # of blocks of `restored` that have not ended
 _uninterrupted_code: set[CodeType] = set()
 
 
-def guarded(face: Callable[P, Result]) -> Callable[P, Result]:
+def guard_face(face: Callable[P, Result]) -> Callable[P, Result]:
     """The same function; calls of all such take turns, and each leaves what it did not make.
 
-    Afterwards the random states, warning filters, context variables and what `kept` names are what
-    they were. An interrupt while they are put back is raised when that is done.
+    Afterwards the random states, warning filters, context variables and what `keep_context` names
+    are what they were. An interrupt while they are put back is raised when that is done.
     """
 
     @functools.wraps(face)
-    def alone(*args: P.args, **kwargs: P.kwargs) -> Result:
+    def run_alone(*args: P.args, **kwargs: P.kwargs) -> Result:
         __tracebackhide__ = True
         with _turns, _Turn():
             _interrupts.hand_on(sys._getframe())
             return contextvars.copy_context().run(face, *args, **kwargs)
 
-    return alone
+    return run_alone
 
 
-def uninterrupted(function: Callable[P, Result]) -> Callable[P, Result]:
+def defer_interrupts(function: Callable[P, Result]) -> Callable[P, Result]:
     """The same function, during which an interrupt waits."""
     _uninterrupted_code.add(function.__code__)
     return function
 
 
-@uninterrupted
-def kept(name: str, context: Context) -> None:
+@defer_interrupts
+def keep_context(name: str, context: Context) -> None:
     """Let every check from now on, also the running one, run in a context manager.
 
     Args:
@@ -78,8 +78,8 @@ def kept(name: str, context: Context) -> None:
         turn.undo.enter_context(context())
 
 
-@uninterrupted
-def drawn_from(name: str, source: Source) -> None:
+@defer_interrupts
+def keep_generator(name: str, source: Source) -> None:
     """Let every check from now on, also the running one, put back a generator of random numbers."""
     GLOBAL[name] = source
     for turn in _running[-1:]:
@@ -97,11 +97,11 @@ class restored:  # named as a function, of which contextlib would make one that 
         for change in changes:
             self._undo.callback(change)
 
-    @uninterrupted
+    @defer_interrupts
     def __enter__(self) -> None:
         _open.append(self._undo)
 
-    @uninterrupted
+    @defer_interrupts
     def __exit__(self, *_: object) -> None:
         try:
             self._undo.close()
@@ -118,11 +118,11 @@ class _Turn:
         undo: what puts back the states of the process.
     """
 
-    @uninterrupted
+    @defer_interrupts
     def __enter__(self) -> None:
         self._start = len(_open)
         with ExitStack() as undo:
-            undo.enter_context(_interrupts.held())
+            undo.enter_context(_interrupts.hold_interrupts())
             undo.callback(RandomState().restore)
             undo.enter_context(_warnings_kept())
             for context in list(_contexts.values()):
@@ -131,7 +131,7 @@ class _Turn:
             self.undo = undo.pop_all()
         _running.append(self)
 
-    @uninterrupted
+    @defer_interrupts
     def __exit__(self, *_: object) -> None:
         _running.remove(self)
         self.undo.close()
@@ -153,7 +153,7 @@ class _Interrupts:
         self._waiting: tuple[int, FrameType | None] | None = None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold_interrupts(self) -> Iterator[None]:
         """SIGINT comes here meanwhile, in the main thread, which alone gets it."""
         theirs = signal.getsignal(signal.SIGINT)
         main = threading.current_thread() is threading.main_thread()
@@ -162,14 +162,14 @@ class _Interrupts:
             return
         self._handler, self._waiting = theirs, None
         try:
-            signal.signal(signal.SIGINT, self._arrived)
+            signal.signal(signal.SIGINT, self._note_interrupt)
             yield
         finally:
             self._handler = None  # first: from the next line on an interrupt is raised at once
-            if signal.getsignal(signal.SIGINT) == self._arrived:
+            if signal.getsignal(signal.SIGINT) == self._note_interrupt:
                 signal.signal(signal.SIGINT, theirs)
 
-    def _arrived(self, number: int, frame: FrameType | None) -> None:
+    def _note_interrupt(self, number: int, frame: FrameType | None) -> None:
         self._waiting = number, frame
         self.hand_on(frame)
 
@@ -202,7 +202,7 @@ def _warnings_kept() -> Iterator[None]:
         warnings.showwarning = show
 
 
-def _alone_after_fork() -> None:
+def _renew_lock_after_fork() -> None:
     """In a new process: the turn of another thread, which is not there, is over."""
     global _turns
     if _turns.acquire(blocking=False):
@@ -214,4 +214,4 @@ def _alone_after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_alone_after_fork)
+    os.register_at_fork(after_in_child=_renew_lock_after_fork)

@@ -22,12 +22,14 @@ class Source(NamedTuple):
     draw: Callable[[], object] = lambda: None  # draws a number
 
 
-def _same_numpy(one: Any, other: Any) -> bool:
+def _is_same_numpy_state(one: Any, other: Any) -> bool:
     """Whether two states as NumPy gives them, dicts with arrays in them, are the same."""
     if one is other or (type(one) is bytes and one == other):
         return True
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same_numpy(one[k], other[k]) for k in one)
+        return one.keys() == other.keys() and all(
+            _is_same_numpy_state(one[k], other[k]) for k in one
+        )
     return bool(np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other)
 
 
@@ -94,10 +96,10 @@ class _OfNumpy:
             self._memory = _Memory.from_address(generator.ctypes.state_address) if known else None
             self._generator = generator
         if self._memory is None:
-            return self._written()
+            return self._state_of_numpy()
         found = self._memory.raw
         if found != self._alone:
-            state = self._written()
+            state = self._state_of_numpy()
             if state["has_gauss"]:
                 return state
             self._alone = found
@@ -124,7 +126,7 @@ class _OfNumpy:
             self._alone = self._memory.raw
 
     @staticmethod
-    def _written() -> Any:
+    def _state_of_numpy() -> Any:
         return np.random.get_state(legacy=False)  # noqa: NPY002  # likewise
 
 
@@ -136,7 +138,7 @@ GLOBAL = {
     "NumPy": Source(
         _OF_NUMPY.get,
         _OF_NUMPY.set,
-        _same_numpy,
+        _is_same_numpy_state,
         _OF_NUMPY.draw,
     ),
 }
@@ -150,17 +152,17 @@ def source_of(value: object) -> Source | None:
     if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
         return Source(value.getstate, value.setstate, operator.eq)
     if isinstance(value, np.random.RandomState):
-        return Source(partial(value.get_state, legacy=False), value.set_state, _same_numpy)
+        return Source(partial(value.get_state, legacy=False), value.set_state, _is_same_numpy_state)
     if isinstance(value, np.random.Generator):
         value = value.bit_generator
     if isinstance(value, np.random.BitGenerator):
         return Source(
-            partial(getattr, value, "state"), partial(setattr, value, "state"), _same_numpy
+            partial(getattr, value, "state"), partial(setattr, value, "state"), _is_same_numpy_state
         )
     return None
 
 
-def draw() -> None:
+def draw_numbers() -> None:
     """Draw from every global generator, so that each is in another state than before."""
     for source in GLOBAL.values():
         source.draw()
@@ -178,14 +180,14 @@ class RandomState:
         for source, state in (*self._global.values(), *self._others):
             source.set(state)
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether somebody drew, or set a state, since then."""
         for source, state in self._others:
             if not source.same(source.get(), state):
                 return True
-        return bool(self.moved())
+        return bool(self.moved_generators())
 
-    def moved(self) -> list[str]:
+    def moved_generators(self) -> list[str]:
         """Whose global generators were drawn from, or set, since then."""
         return [
             name
@@ -202,14 +204,14 @@ def effect_on(
     A seed sets the same state wherever a second run, `again`, starts from. It is nobody's choice;
     a draw is one that a function may make.
     """
-    names = begun.moved()
+    names = begun.moved_generators()
     if not names:
         return
     after = RandomState()
-    draw()
+    draw_numbers()
     again()
     state = " and ".join(f"{name}'s" for name in names) + " global random state"
-    if set(names) & set(after.moved()):
+    if set(names) & set(after.moved_generators()):
         yield "drawn", f"{who} drew from {state}"
     else:
         yield "random", f"{who} set {state}"

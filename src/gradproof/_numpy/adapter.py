@@ -20,7 +20,7 @@ from gradproof._adapters.arrays import (
     chosen_names,
     kind_of,
     name_at,
-    read,
+    read_pieces,
     shape_of,
     to_numpy,
 )
@@ -96,7 +96,7 @@ class HandMap(ArrayMap):
         held = (*call.inputs, *claims.args, *call.kwargs.values())
         self._random = RandomState(filter(None, map(source_of, held)))
         values = [call.inputs[place] for place in call.places]
-        pieces, point = read(names, values, lambda value: getattr(value, "device", None))
+        pieces, point = read_pieces(names, values, lambda value: getattr(value, "device", None))
         super().__init__(name_of(claims.fn), pieces, point)
         outputs = self.run(self.arrays(self.point))
         if not outputs:
@@ -104,7 +104,7 @@ class HandMap(ArrayMap):
                 f"{self.name} returned no array of floating numbers; return an array, a number, "
                 "or a tuple or list of them"
             )
-        self.start(Piece.of(f"output {k}", output) for k, output in enumerate(outputs))
+        self.start(Piece.from_value(f"output {k}", output) for k, output in enumerate(outputs))
         if claims.grad is not None and self.codomain.size != 1:
             raise UsageError(
                 f"grad: {self.name} has {self.codomain.size} real values; a gradient belongs to "
@@ -208,16 +208,16 @@ class HandMap(ArrayMap):
         self._moved = x
         try:
             self.counts.add("function", 2)
-            return here, self.outward(self.run(self._point_arrays())), self.vjp(v)
+            return here, self.codomain_vector(self.run(self._point_arrays())), self.vjp(v)
         finally:
             self._moved = None
 
     def vjp(self, v: Array) -> Array:
         self.counts.add("vjp")
         found = self.pull(self.cotangents(v))
-        gradient = self.inward(found)
+        gradient = self.domain_vector(found)
         if self._gradients.pair is None:
-            self._gradients.watch(v, found, gradient, self.inward)
+            self._gradients.watch(v, found, gradient, self.domain_vector)
         return gradient
 
     def layouts(self) -> tuple[str, ...]:
@@ -228,7 +228,9 @@ class HandMap(ArrayMap):
         return layouts_for([piece.slot.shape for piece in self.outputs])
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self.inward(self.pull([in_layout(array, layout) for array in self.cotangents(v)]))
+        return self.domain_vector(
+            self.pull([in_layout(array, layout) for array in self.cotangents(v)])
+        )
 
     def gradient_traits(self, v: Array) -> Any:
         """Traits of what `vjp` or `grad` returned.
@@ -260,7 +262,7 @@ class HandMap(ArrayMap):
         found = side_effects_of(
             lambda: self.run(arrays), backward, names, arrays, cotangents, given
         )
-        return [*found, *self._gradients.overwritten(self.domain)]
+        return [*found, *self._gradients.overwritten_gradients(self.domain)]
 
     def at(self, x: Array) -> HandMap:
         return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))
@@ -280,7 +282,7 @@ class HandMap(ArrayMap):
 
     def _alike(self, call: Call) -> HandMap:
         names = [slot.name for slot in self.domain.slots]
-        return HandMap(call, names, self._jacobian).made_from(self)
+        return HandMap(call, names, self._jacobian).share_limits_of(self)
 
     def derivative(self, v: Array) -> HandMap:
         """The map x -> J(x)^T v, claiming `hess`; that it is linear in v is another check's."""

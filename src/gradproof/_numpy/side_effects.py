@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._guard import restored
-from gradproof._guard.random import RandomState, draw, effect_on
+from gradproof._guard.random import RandomState, draw_numbers, effect_on
 
 
 def side_effects_of(
@@ -37,7 +37,7 @@ def side_effects_of(
         backward()
 
     with restored(random.restore):
-        draw()  # earlier runs may have set a state
+        draw_numbers()  # earlier runs may have set a state
         begun = RandomState()
         for who, part in (("function", forward), ("backward", backward)):
             part()

@@ -22,7 +22,7 @@ from gradproof._data.inputs import name_of
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import RTOL, RunSettings
 from gradproof._engine import run
-from gradproof._guard import guarded
+from gradproof._guard import guard_face
 from gradproof._numdiff.probes import random_cotangent, random_tangent
 from gradproof._numdiff.steps import coordinate_scales
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
@@ -62,7 +62,7 @@ _WORDS = {"fwd": "JVP", "rev": "VJP", "lin": "LIN"}
 Tolerance = float | Mapping[Any, float] | None
 
 
-@guarded
+@guard_face
 def check_grads(
     f: Callable[..., Any],
     args: Any,
@@ -101,7 +101,7 @@ def check_grads(
     _orders(_Question(f, args, (atol, rtol, eps)), depth, asked)
 
 
-@guarded
+@guard_face
 def check_jvp(
     f: Callable[..., Any],
     f_jvp: Callable[..., Any],
@@ -138,7 +138,7 @@ def check_jvp(
     _Question(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
 
 
-@guarded
+@guard_face
 def check_vjp(
     f: Callable[..., Any],
     f_vjp: Callable[..., Any],

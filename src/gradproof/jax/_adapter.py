@@ -115,7 +115,7 @@ class JaxMap(ArrayMap):
                 f"{self.name} returned no array of floating numbers; return an array or a pytree "
                 "of arrays"
             )
-        self.start(with_blocks(Piece.of(name, array), array) for name, array in outputs)
+        self.start(with_blocks(Piece.from_value(name, array), array) for name, array in outputs)
         self._returned: list[Any] | None = [array for _, array in outputs]
 
     @cached_property
@@ -162,7 +162,7 @@ class JaxMap(ArrayMap):
 
         A rule returns both. It may compute the value in its own way: half of the digits agree.
         """
-        ours, theirs = self.kept_value(), self.outward(came_with)
+        ours, theirs = self.kept_value(), self.codomain_vector(came_with)
         if self._is_near(ours, theirs, self.resolution**0.5):
             return ""
         at = int(np.argmax(np.nan_to_num(np.abs(ours - theirs), nan=np.inf)))
@@ -187,7 +187,7 @@ class JaxMap(ArrayMap):
             if called or self._flat is None:
                 return super().value(x)
             self.counts.add("function")
-            return self._flat.run("value", self.whole(x))[0]
+            return self._flat.run("value", self.whole_point(x))[0]
 
     def vjp(self, v: Array) -> Array:
         if (found := self._compiled_result("vjp", v)) is None:
@@ -211,7 +211,7 @@ class JaxMap(ArrayMap):
                 self._returned = list(self.call.function(*self.here()))
                 if self._flat is not None and not self._is_as_compiled(self._flat):
                     self._flat = None
-            return self.outward(self._returned)
+            return self.codomain_vector(self._returned)
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         if self._rounding is not None:
@@ -222,8 +222,8 @@ class JaxMap(ArrayMap):
         """By JAX's convention, as are gradients on the way inward."""
         return _conjugates(super().cotangents(v), self.outputs)
 
-    def inward(self, gradients: Sequence[Any]) -> Array:
-        return super().inward(_conjugates(gradients, self.inputs))
+    def domain_vector(self, gradients: Sequence[Any]) -> Array:
+        return super().domain_vector(_conjugates(gradients, self.inputs))
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         given = [*self.here(), *cotangents]
@@ -259,7 +259,7 @@ class JaxMap(ArrayMap):
                 gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *self.cotangents(v))
                 image = back(tuple(self.directions(u)))
             self.counts.add("vjp")
-            return self.outward(image), self.inward(gradients)
+            return self.codomain_vector(image), self.domain_vector(gradients)
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
         if (found := self._compiled_result("vjps", vs)) is not None:
@@ -268,7 +268,7 @@ class JaxMap(ArrayMap):
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.cotangents, vs), strict=True)]
             self.counts.add("vjp")
-            return self._rows(jax.vmap(lambda *v: tuple(self.pull(v))), stacked, self.inward)
+            return self._rows(jax.vmap(lambda *v: tuple(self.pull(v))), stacked, self.domain_vector)
 
     def jvp_batch(self, us: Array) -> Array:
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
@@ -281,7 +281,7 @@ class JaxMap(ArrayMap):
                 push = transform_result(jax.linearize, self.call.function, *self.here())[1]
             else:
                 push = partial(self.call.tangent, *self.here())
-            return self._rows(jax.vmap(lambda *u: tuple(push(*u))), stacked, self.outward)
+            return self._rows(jax.vmap(lambda *u: tuple(push(*u))), stacked, self.codomain_vector)
 
     @staticmethod
     def _rows(
@@ -306,7 +306,7 @@ class JaxMap(ArrayMap):
             cotangents = self.cotangents(v)
             back = transform_result(jax.vjp, some, *self.here())[1]
             self.counts.add("vjp")
-            return self.inward(back([cotangents[k] for k in kept]))
+            return self.domain_vector(back([cotangents[k] for k in kept]))
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         """The JVP in the other inputs alone: a rule is handed a symbolic zero for these."""
@@ -319,7 +319,7 @@ class JaxMap(ArrayMap):
                 raise Unsupported("no rule of this function is told which inputs have tangents")
             tangents = self.directions(u)
             some, primals = self.call.of_some(self.here(), kept)
-            return self.outward(
+            return self.codomain_vector(
                 transform_result(jax.jvp, some, primals, [tangents[k] for k in kept])[1]
             )
 
@@ -339,7 +339,7 @@ class JaxMap(ArrayMap):
                 kept, transform_result(back, tuple(self.cotangents(v))), strict=True
             ):
                 gradients[place] = gradient
-            return self.inward(gradients)
+            return self.domain_vector(gradients)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         """Traits of gradients; none where JAX makes them, which sees to dtypes and shapes."""
@@ -358,7 +358,9 @@ class JaxMap(ArrayMap):
     def _value_effects(self, again: Sequence[Any]) -> list[tuple[str, str]]:
         """That the kept backward came with another value, of a function that repeats `again`."""
         with self.around():
-            if not self._came_with or not self._is_near(self.kept_value(), self.outward(again)):
+            if not self._came_with or not self._is_near(
+                self.kept_value(), self.codomain_vector(again)
+            ):
                 return []
             told = self.another_value(self._came_with)
         return [("primal", told)] if told else []
@@ -377,10 +379,10 @@ class JaxMap(ArrayMap):
         found, effects = self._watched_call()
         self.counts.add("function")
         with self.around():
-            value, traits = self.outward(found), list[Trait]()
+            value, traits = self.codomain_vector(found), list[Trait]()
             if (gradient := self._compiled_result("vjp", v)) is None:
                 gradients = self.pull(self.cotangents(v))
-                gradient, traits = [self.inward(gradients)], self.traits_of(gradients)
+                gradient, traits = [self.domain_vector(gradients)], self.traits_of(gradients)
             self.counts.add("vjp")
             return Observed(value, gradient[0], traits, [*effects, *self._value_effects(found)])
 
@@ -398,7 +400,9 @@ class JaxMap(ArrayMap):
     def vjp_transform(self, v: Array, name: str) -> Array:
         with self.around(), refusal_of_tracing():
             made = TRANSFORMS[name][1]
-            return self.inward(transform_result(made, self.call, self.here(), self.cotangents(v)))
+            return self.domain_vector(
+                transform_result(made, self.call, self.here(), self.cotangents(v))
+            )
 
     # Maps made of this one.
 
@@ -409,9 +413,11 @@ class JaxMap(ArrayMap):
                 arrays = self.arrays(x)
                 changed = self.call.arguments.changed(arrays, lambda leaf: leaf, None)
                 return self._alike(changed, programs=self._programs)
-        x = self.whole(x)
+        x = self.whole_point(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
-        there = [piece.rounded(span) for piece, span in zip(self.inputs, spans, strict=True)]
+        there = [
+            piece.rounded_coordinates(span) for piece, span in zip(self.inputs, spans, strict=True)
+        ]
         point, held = finite_point(self.domain, np.concatenate(there))
         made = copy.copy(self)
         made.point, made.held, made._rounded_programs = point, held, {}
@@ -452,7 +458,7 @@ class JaxMap(ArrayMap):
         with self.around():
             jaxprs = self._rounded_programs if self._flat is None else self._flat.jaxprs
         inputs, outputs = (
-            [each.on_host() for each in some] for some in (self.inputs, self.outputs)
+            [each.numpy_piece() for each in some] for some in (self.inputs, self.outputs)
         )
         made = copy.copy(self)
         made._rounding, made._rounded_programs = Rounded(unit, tiny, seed, jaxprs), {}
@@ -461,7 +467,7 @@ class JaxMap(ArrayMap):
 
     def _alike(self, arguments: Arguments, **options: Any) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
-        return JaxMap(self.call.of(arguments), **options).made_from(self)
+        return JaxMap(self.call.of(arguments), **options).share_limits_of(self)
 
     def derivative(self, v: Array) -> JaxMap:
         count = len(self.inputs)
@@ -500,7 +506,7 @@ class JaxMap(ArrayMap):
         with unsupported(UsageError):
             call = Call(Arguments(fn, (*self.here(), *arrays), {}, names))
             made = JaxMap(call, programs=None if self._programs is None else {})
-        return made.made_from(self)
+        return made.share_limits_of(self)
 
 
 def _conjugates(arrays: Sequence[Any], pieces: Sequence[Piece]) -> list[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from jax.extend import core
 
 from gradproof._adapters.raised import unsupported
-from gradproof._adapters.rounding import nearest, rounded_at_random
+from gradproof._adapters.rounding import round_at_random, round_to_nearest
 from gradproof._data.exceptions import first_line
 from gradproof._maps.contract import Unsupported
 from gradproof.jax._compat import bind_equation
@@ -218,12 +218,14 @@ class Rounded:
     def _round(self, value: Any) -> Any:
         def at_random(array: Any) -> Any:
             draws = None if self._to_nearest else self._uniform_draws(array)
-            return rounded_at_random(array, draws, self._unit, self._tiny, self._xp)
+            return round_at_random(array, draws, self._unit, self._tiny, self._xp)
 
         return self._on_grid(value, at_random)
 
     def _rounded_constant(self, value: Any) -> Any:
-        return self._on_grid(value, partial(nearest, unit=self._unit, tiny=self._tiny, xp=self._xp))
+        return self._on_grid(
+            value, partial(round_to_nearest, unit=self._unit, tiny=self._tiny, xp=self._xp)
+        )
 
     def _on_grid(self, value: Any, rounded: Callable[[Any], Any]) -> Any:
         kind = getattr(value, "dtype", None)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.interpreters import ad
 
-from gradproof._adapters.raised import by_user
+from gradproof._adapters.raised import is_raised_by_user
 from gradproof._data.exceptions import first_line, text_of
 from gradproof._maps.contract import Unsupported
 
@@ -61,7 +61,7 @@ def is_refusal(error: Exception) -> bool:
     said = isinstance(error, NotImplementedError) or any(
         phrase in text_of(error) for phrase in NO_RULE
     )
-    return said and not by_user(error, _PACKAGES)
+    return said and not is_raised_by_user(error, _PACKAGES)
 
 
 Program = list[Any] | None

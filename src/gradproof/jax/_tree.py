@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from gradproof._adapters.arrays import Piece, chosen_names, name_at, read
-from gradproof._adapters.double import inside_partial
+from gradproof._adapters.arrays import Piece, chosen_names, name_at, read_pieces
+from gradproof._adapters.double import convert_partial
 from gradproof._data.exceptions import first_line
 from gradproof._data.inputs import output_name, parameter_names, selected_positions
 from gradproof._data.space import Array, Box
@@ -134,7 +134,7 @@ class Arguments:
     def read(self) -> tuple[list[Piece], Array]:
         """What the exchangeable arrays are, on devices where the user put them, and the point."""
         values = [jnp.asarray(value) for value in self.values]
-        pieces, point = read(self.names, values, device_of)
+        pieces, point = read_pieces(self.names, values, device_of)
         return list(map(with_blocks, pieces, values)), point
 
 
@@ -224,4 +224,4 @@ def double_precision_value(value: Any) -> Any:
         if jnp.issubdtype(dtype, jnp.complexfloating):
             return jnp.complex128
         return jnp.float64 if jnp.issubdtype(dtype, jnp.floating) else value
-    return inside_partial(value, double_precision_value)
+    return convert_partial(value, double_precision_value)

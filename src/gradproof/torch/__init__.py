@@ -16,7 +16,7 @@ from gradproof._asserts import way_of
 from gradproof._data import options as _options
 from gradproof._data.frames import published
 from gradproof._data.inputs import name_of
-from gradproof._guard import guarded
+from gradproof._guard import guard_face
 from gradproof.errors import UsageError
 from gradproof.torch._gradcheck_helpers import (
     as_sparse_gradcheck,
@@ -85,7 +85,7 @@ def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
     return wrapper
 
 
-@guarded
+@guard_face
 @_with_options
 def gradcheck(
     func: Callable[..., Any],
@@ -163,7 +163,7 @@ def gradcheck(
     return judge(question, options, raise_exception)
 
 
-@guarded
+@guard_face
 @_with_options
 def gradgradcheck(
     func: Callable[..., Any],

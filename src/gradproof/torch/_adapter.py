@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.double import inside_partial, twin_in_double
+from gradproof._adapters.double import convert_partial, twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.space import Array, Space
@@ -395,4 +395,4 @@ def _in_double(value: Any) -> Any:
     owner = getattr(value, "__self__", None)
     if isinstance(owner, torch.nn.Module):
         return getattr(_in_double(owner), value.__name__)
-    return inside_partial(value, _in_double)
+    return convert_partial(value, _in_double)

@@ -79,7 +79,7 @@ class Call:
         result = self(tensors)
         if type(result) is not torch.Tensor:
             container(f"the result of {self.name}", result)
-        self.fixed_random = self.random.changed()
+        self.fixed_random = self.random.has_changed()
         if self.in_double is not None and not self.in_double.needed:
             self.in_double = None
         return tensors, result

@@ -15,7 +15,7 @@ import torch
 # dual numbers accept; this is the vmap that PyTorch itself puts around dual numbers.
 from torch.autograd import forward_ad
 
-from gradproof._adapters.raised import by_user, unsupported
+from gradproof._adapters.raised import is_raised_by_user, unsupported
 from gradproof._data.exceptions import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
@@ -186,7 +186,9 @@ class Forward:
             if not self.needs_grad and any(phrase in message for phrase in _NEEDS_GRAD):
                 self.needs_grad = True
                 return self._push(tangents)
-            if any(phrase in message for phrase in _NO_FORWARD) and not by_user(error, _PYTORCH):
+            if any(phrase in message for phrase in _NO_FORWARD) and not is_raised_by_user(
+                error, _PYTORCH
+            ):
                 raise Unsupported(first_line(error)) from error
             raise
 

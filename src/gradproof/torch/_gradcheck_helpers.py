@@ -15,7 +15,7 @@ import torch
 from torch.autograd import gradcheck as _gradcheck
 from torch.overrides import is_tensor_like
 
-from gradproof._guard import guarded, restored
+from gradproof._guard import guard_face, restored
 from gradproof.torch._compat import MKLDNN
 from gradproof.torch._guards import as_tuple
 from gradproof.torch._sparse import values_of
@@ -40,7 +40,7 @@ def _restoring_face(name: str, promise: str, perturbed: Callable[..., Any]) -> C
     """PyTorch's function of that name; what it perturbs is put back, also where it raises."""
     theirs = inspect.unwrap(_theirs[name])
 
-    @guarded
+    @guard_face
     @functools.wraps(theirs)
     def face(*args: Any, **kwargs: Any) -> Any:
         given = inspect.signature(theirs).bind(*args, **kwargs).arguments

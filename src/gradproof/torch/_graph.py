@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut, changed
+from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut, changed_slots
 from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.space import Array
@@ -99,15 +99,15 @@ class Graph:
             self._value = self.outputs.flatten(self.results)
         return self._value
 
-    def overwritten(self) -> list[tuple[str, str]]:
+    def overwritten_gradients(self) -> list[tuple[str, str]]:
         """What is no longer what the run, or its first backward, returned: (kind, sentence) each.
 
         Either may hand out memory of its own, which the next one writes into.
         """
-        found = [*self._gradients.overwritten(self.inputs.space), *self._overtaken]
+        found = [*self._gradients.overwritten_gradients(self.inputs.space), *self._overtaken]
         if self._value is not None and not self.call.in_place:
             now = self.outputs.flatten(self.results)
-            for name in changed(self.outputs.space, self._value, now):
+            for name in changed_slots(self.outputs.space, self._value, now):
                 if any(output.slot.name == name for output in self.outputs.attached):
                     found.append(("output", OVERWRITTEN.format("call", name)))
         return found
@@ -281,7 +281,7 @@ class Graph:
             value, first = there.value(), here.gradient(here.cotangents(v), v)
             last = there.gradient(there.cotangents(v), v)
             here._gradients.watch(x, (), last, self.inputs.vector)
-            self._overtaken = here.overwritten()
+            self._overtaken = here.overwritten_gradients()
             return first, value, last
 
     def carried(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._data.space import Slot, Values
-from gradproof._guard import guarded
+from gradproof._guard import guard_face
 from gradproof._maps.contract import Unsupported
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import coordinate_scales, step_tables
@@ -63,7 +63,7 @@ class Jacobians:
         return (block for row in self.blocks for block in row)
 
 
-@guarded
+@guard_face
 def jacobians(func: Callable[..., Any], inputs: Any) -> Jacobians:
     """Measure the full Jacobian of `func`, and ask reverse and forward mode for theirs.
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from gradproof._adapters.rounding import nearest, rounded_at_random
+from gradproof._adapters.rounding import round_at_random, round_to_nearest
 from gradproof._data.formats import SINGLE
 from gradproof.torch._compat import TorchDispatchMode, decomposition_table
 from gradproof.torch._modes import DispatchMode, conjugate_bits_honoured, tensors_among
@@ -164,7 +164,7 @@ class Rounding(DispatchMode):
         self._on_grid[memory.cdata] = memory
 
     def _nearest(self, value: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = nearest(value.resolve_neg(), self._unit, self._tiny, torch)
+        found: torch.Tensor = round_to_nearest(value.resolve_neg(), self._unit, self._tiny, torch)
         return found
 
     def _round(self, value: torch.Tensor) -> torch.Tensor:
@@ -176,8 +176,8 @@ class Rounding(DispatchMode):
             draws = self._draws(value)
         if value.is_cpu and type(value) in PLAIN:  # NumPy takes half the time
             values = value.numpy(force=True), None if draws is None else draws.numpy()
-            return torch.from_numpy(rounded_at_random(*values, *kind))
-        found: torch.Tensor = rounded_at_random(value.resolve_neg(), draws, *kind, torch)
+            return torch.from_numpy(round_at_random(*values, *kind))
+        found: torch.Tensor = round_at_random(value.resolve_neg(), draws, *kind, torch)
         return found
 
     def _signed_draws(self, like: torch.Tensor) -> torch.Tensor:

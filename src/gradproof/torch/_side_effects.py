@@ -13,7 +13,7 @@ import torch
 from gradproof._data.space import Array
 from gradproof._data.vectors import KEPT
 from gradproof._guard import restored
-from gradproof._guard.random import RandomState, draw, effect_on
+from gradproof._guard.random import RandomState, draw_numbers, effect_on
 from gradproof._maps.contract import Observed
 from gradproof.torch._compat import default_device
 from gradproof.torch._grad_metadata import differing_traits
@@ -82,7 +82,7 @@ def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def observed_run(graph: Graph, v: Array) -> Observed:
     """What one more run of the function and its backward gives, is, and changes."""
-    found = graph.overwritten()  # before the run here overwrites it with its own values
+    found = graph.overwritten_gradients()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
     gradients = [_mark(leaf.original) for leaf in leaves]
     tensors = graph.call.fresh()
@@ -120,7 +120,7 @@ def _later_writes(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[s
         for slot, one, other in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
         if not graph.call.in_place and (_mark(one) or _mark(other))
     ]
-    return [*written, *graph.overwritten()]
+    return [*written, *graph.overwritten_gradients()]
 
 
 def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
@@ -141,7 +141,7 @@ def _backward(
     """The gradients, and what the backward that made them changed."""
     cotangents = run.outputs.cotangents(v)
     watched, count = Watched([*cotangents, *saved]), len(cotangents)
-    draw()  # earlier runs may have set a state
+    draw_numbers()  # earlier runs may have set a state
     random = RandomState()
     pulled = run.grad(cotangents)
     found = []

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from gradproof._guard import drawn_from, kept
+from gradproof._guard import keep_context, keep_generator
 from gradproof._guard.random import GENERATORS as OTHERS
 from gradproof._guard.random import Source, source_of
 from gradproof.errors import UsageError
@@ -63,7 +63,7 @@ def _are_same_states(some: list[torch.Tensor], others: list[torch.Tensor]) -> bo
 
 
 _DRAW = partial(torch.rand, (), device="cpu")
-drawn_from(
+keep_generator(
     "PyTorch",
     Source(_generators, _set_generators, _are_same_states, _DRAW)
     if torch.backends.cuda.is_built()
@@ -216,6 +216,6 @@ def _compiler_off() -> Iterator[None]:
         compiler.set_eval_frame(before)
 
 
-kept("compiler", _compiler_off)  # first, or the compiler is given what follows
-kept("torch", _usual_state)
-kept("inference mode", _outside_inference)
+keep_context("compiler", _compiler_off)  # first, or the compiler is given what follows
+keep_context("torch", _usual_state)
+keep_context("inference mode", _outside_inference)

@@ -18,7 +18,7 @@ from gradproof._data.inputs import input_selection, name_of, split_arguments
 from gradproof._data.records import Report
 from gradproof._data.settings import RunSettings, run_settings
 from gradproof._engine import run
-from gradproof._guard import guarded
+from gradproof._guard import guard_face
 from gradproof.errors import UsageError
 from gradproof.torch.distributed._lockstep import LostError, Ranks, impatient
 from gradproof.torch.distributed._placed import Local, Placing
@@ -39,7 +39,7 @@ CHECKS = (
 )
 
 
-@guarded
+@guard_face
 def check(
     fn: Callable[..., Any],
     inputs: Any,
