@@ -117,7 +117,7 @@ def measured_as_in_checks(measurements: Measurements) -> tuple[Slopes, Differenc
     unit = max(measurements.unit, measurements.function.coarsest_unit)
     if (slopes.bar > 1e-3 * np.maximum(slopes.size, slopes.steepness)).any():
         fine = measurements.function.table(measurements.tangent(0), step_tables(unit)[1])
-        slopes = slopes.merged(measured_slopes(fine))
+        slopes = slopes.merge(measured_slopes(fine))
     return slopes, table
 
 
@@ -199,7 +199,7 @@ def measure(name: str, power: int, seed: int, tallies: dict[tuple[str, str], Tal
         tallies[OURS, dtype].add(cell, bars, true, counted, fn.calls)
         if counted.all():
             rows = np.random.default_rng(seed).choice([-1.0, 1.0], (SUMS, true.shape[0]))
-            sums = measured_slopes(table.projected(rows))
+            sums = measured_slopes(table.project(rows))
             every = np.ones(SUMS, bool)
             measured = sums.middle, sums.bar + sums.width / 2
             tallies[OF_SUMS, dtype].add(cell, measured, rows @ true, every, fn.calls)

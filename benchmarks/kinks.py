@@ -225,8 +225,8 @@ def ours(point: Point) -> Slopes:
     slopes = measured_slopes(measurements.function.table(scale * point.direction, usual))
     if (slopes.bar > 1e-3 * slopes.size).any() or slopes.is_infinite.any():
         table = measurements.function.table(scale * point.direction, fine)
-        slopes = slopes.merged(measured_slopes(table))
-    return slopes.scaled(1 / scale)
+        slopes = slopes.merge(measured_slopes(table))
+    return slopes.rescale(1 / scale)
 
 
 def scale_of(point: Point) -> float:

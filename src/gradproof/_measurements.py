@@ -16,7 +16,7 @@ from gradproof._numdiff.probes import (
     constant_cotangent,
     random_cotangent,
     random_tangent,
-    rounded_to_formats,
+    round_to_formats,
 )
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import coordinate_scales, step_tables
@@ -217,7 +217,7 @@ class Measurements:
         Raises:
             Unsupported: the backward cannot be differentiated.
         """
-        v = rounded_to_formats(self.map.codomain, self.cotangent(0))
+        v = round_to_formats(self.map.codomain, self.cotangent(0))
         derivative = self.map.derivative(v)
         derivative.derived = True
         reference = self.reference
@@ -231,7 +231,7 @@ class Measurements:
         Raises:
             Unsupported: forward mode cannot be differentiated.
         """
-        u = rounded_to_formats(self.map.domain, self.tangent(0))
+        u = round_to_formats(self.map.domain, self.tangent(0))
         derivative = self.map.forward_derivative(u)
         derivative.derived = True
         return Measurements(derivative, self.settings, self.claimed_unit)
@@ -247,7 +247,7 @@ class Measurements:
             return self
         twin = self.map.in_double()
         twin.derived = self.map.derived
-        return Measurements(twin, self.settings.at_precision(twin.resolution))
+        return Measurements(twin, self.settings.with_precision(twin.resolution))
 
 
 def rounding_by_factors(

@@ -738,10 +738,10 @@ def test_oracles_are_validated(oracles, says):
 
 def test_tolerances_follow_the_precision_unless_the_caller_chose():
     derived, chosen = RunSettings(), RunSettings(rtol=1e-5, rtol_is_chosen=True)
-    found = [derived.at_precision(2.0**-bits) for bits in (53, 24, 8)]
+    found = [derived.with_precision(2.0**-bits) for bits in (53, 24, 8)]
     assert [each.rtol for each in found] == [1e-6, 1e-3, 0.125]
     assert [each.resolution for each in found] == [1e-2, 2e-2, 0.1]
-    assert all(chosen.at_precision(2.0**-bits) is chosen for bits in (53, 24, 8))
+    assert all(chosen.with_precision(2.0**-bits) is chosen for bits in (53, 24, 8))
     assert Settings().oracles == ORACLES == ("double", "reference", "native")
 
 

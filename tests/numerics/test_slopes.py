@@ -230,7 +230,7 @@ def test_bars_of_functionals_hold_and_are_small(known: Known) -> None:
     values = FunctionValues(FunctionMap(known.value, point, np.zeros((1, 1))))
     true = known.along(point, u)
     weights = rng.standard_normal((5, true.size))
-    found = measured_slopes(values.table(u, USUAL).projected(weights))
+    found = measured_slopes(values.table(u, USUAL).project(weights))
     rounding = 1e-15 * np.abs(weights) @ np.abs(true)
     assert np.all(found.gap(weights @ true) <= found.bar + rounding)
     assert np.median(found.bar / np.abs(weights @ true)) < 1e-5

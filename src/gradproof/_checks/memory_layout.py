@@ -20,7 +20,7 @@ from gradproof._data.visible import join_words
 from gradproof._low_precision.combine import mode_result
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measurements import Measurements
-from gradproof._numdiff.probes import Kind, random_entries, rounded_to_formats
+from gradproof._numdiff.probes import Kind, random_entries, round_to_formats
 
 _NAME = "memory_layout"
 _WORDS = {
@@ -176,7 +176,7 @@ def _cotangent_equal_along(space: Space, seed: int, axis: int) -> Values:
             entries = found[span].reshape(*slot.shape, len(slot.parts))
             entries[:] = entries.take([0], axes[axis])
             found[span] = entries.reshape(-1)
-    return rounded_to_formats(space, found)
+    return round_to_formats(space, found)
 
 
 def _raised_trial(subject: str, layout: str, error: str) -> _Trial:

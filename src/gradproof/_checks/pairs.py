@@ -23,7 +23,7 @@ from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
-from gradproof._numdiff.probes import rounded_to_formats
+from gradproof._numdiff.probes import round_to_formats
 
 _A, _B = 4.0, -1.0  # weights, whose sum is not 1
 _ROUNDINGS = 64.0  # second derivatives are made of first ones, and these of values
@@ -89,7 +89,7 @@ def _findings_in_first_cotangent(exact: Measurements) -> tuple[Finding, ...]:
         has_w = at_v.codomain.size == w.size
         return part_of_x(at_v.vjp(w) if has_w else np.zeros(inputs))
 
-    v, other = (rounded_to_formats(exact.map.codomain, exact.cotangent(k)) for k in (0, 1))
+    v, other = (round_to_formats(exact.map.codomain, exact.cotangent(k)) for k in (0, 1))
     got = claimed_at(_A * v + _B * other)
     claimed = part_of_x(derivative.gradient(0)), claimed_at(other)
     return _linearity_findings(derivative, exact, got, claimed, "the cotangent of the backward")
@@ -144,13 +144,13 @@ def check_pairs(measurements: Measurements) -> CheckResult:
 
 def _second_derivative(pair: str, exact: Measurements) -> tuple[float, float]:
     """What a pair of modes makes of v . D^2 F[a, b], and the size of its terms."""
-    a, b = rounded_to_formats(exact.map.domain, exact.tangent(0)), exact.tangent(1)
+    a, b = round_to_formats(exact.map.domain, exact.tangent(0)), exact.tangent(1)
     inputs = exact.map.domain.size
     if pair in ("second_order", "forward_over_reverse"):
         derivative, moved, held = _aligned_derivative(exact), a, b  # J^T v moves along a
     else:
         derivative, moved = derivative_of_forward(exact), b  # J a moves along b
-        held = rounded_to_formats(exact.map.codomain, exact.cotangent(0))
+        held = round_to_formats(exact.map.codomain, exact.cotangent(0))
         if derivative.map.codomain.size != exact.map.codomain.size:
             raise Unsupported("an output has no tangent at all")
     if pair.startswith("forward"):

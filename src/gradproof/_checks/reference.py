@@ -125,7 +125,7 @@ def identity(
     """
     map_, settings = measurements.map, measurements.settings
     reference = map_.in_double(settings.reference)
-    usual = settings.at_precision(reference.resolution)
+    usual = settings.with_precision(reference.resolution)
     defined = Measurements(reference, replace(usual, trusted=False, reference=None))
     own = check_(defined)
     if own.verdict is not Verdict.FAILED:

@@ -28,7 +28,7 @@ from gradproof._data.space import Values
 from gradproof._low_precision.combine import mode_result
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measurements import Measurements
-from gradproof._numdiff.probes import Kind, random_bits, random_moves, rounded_to_formats
+from gradproof._numdiff.probes import Kind, random_bits, random_moves, round_to_formats
 from gradproof._numdiff.steps import NEIGHBOUR
 
 _NAME = "second_point"
@@ -151,7 +151,7 @@ def _point_nearby(measurements: Measurements, radius: float, number: int = 0) ->
         for limit, beyond in ((low, x[span] <= low), (high, x[span] >= high)):
             if math.isfinite(limit):
                 x[span] = np.where(beyond, (point[span] + limit) / 2, x[span])
-    return rounded_to_formats(domain, x)
+    return round_to_formats(domain, x)
 
 
 def _with_first_entries(map_: DifferentiableMap, x: Values) -> Values:

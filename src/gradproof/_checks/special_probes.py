@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradproof._data.space import Space, Values
-from gradproof._numdiff.probes import Kind, constant_cotangent, one_hot, random_integer
+from gradproof._numdiff.probes import Kind, constant_cotangent, random_integer, unit_vector
 
 FULL_MANTISSA = (-math.pi / 3, math.e / 2)  # factors whose products need every digit
 _LARGE = 1 << 17  # entries of a probe from which each product is dear: no special ones are asked
@@ -83,7 +83,7 @@ def _single_entry(terms: Sequence[Term], shares: Values, scales: Values, seed: i
     rest = summed(terms) * shares
     # The factor of the large part is negative: the largest entry of it has the other sign.
     value = math.copysign(FULL_MANTISSA[seed % 2], float(rest[np.argmax(np.abs(rest))]))
-    return Term("single", _SINGLE, one_hot(shares.size, at, value * float(scales[at])))
+    return Term("single", _SINGLE, unit_vector(shares.size, at, value * float(scales[at])))
 
 
 def cancelling_cotangent(space: Space, seed: int) -> Values:

@@ -11,7 +11,7 @@ import numpy as np
 from gradproof._compare.tolerances import rounding_of_claim
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._numdiff.probes import one_hot
+from gradproof._numdiff.probes import unit_vector
 from gradproof.errors import UsageError
 
 FEW_OUTPUTS = 16  # each is a cotangent of its own where J u cannot be had at once
@@ -55,7 +55,7 @@ class Claim:
         if gradient is None and mode == "backward":
             self.gradient = map_.vjp(v)
 
-    def of(self, map_: DifferentiableMap) -> Claim:
+    def claim_of(self, map_: DifferentiableMap) -> Claim:
         """What the same mode claims of another map of the same sizes."""
         return Claim(map_, self.mode, self.v, unit=self.unit)
 
@@ -65,25 +65,25 @@ class Claim:
             return self.gradient
         return np.asarray(self.map.vjp(v))
 
-    def along(self, u: Values) -> Values | None:
+    def push(self, u: Values) -> Values | None:
         """J u, (m,); None where only products with cotangents can be had."""
         if self.mode == "forward":
             return np.asarray(self.map.jvp(u))
         if self.v.size == 1:
             assert self.gradient is not None
             return np.atleast_1d(self.gradient @ u / self.v)
-        if self._transposable and (found := self._transposed(u)) is not None:
+        if self._transposable and (found := self._push_by_transposition(u)) is not None:
             return found
         if self.map.codomain.size > FEW_OUTPUTS:
             return None
-        return self._by_rows(u)
+        return self._push_by_rows(u)
 
-    def _by_rows(self, u: Values) -> Values:
+    def _push_by_rows(self, u: Values) -> Values:
         used = u != 0  # 0 times an infinite entry is no part of the row
         found: Values = self.rows()[:, used] @ u[used]
         return found
 
-    def _transposed(self, u: Values) -> Values | None:
+    def _push_by_transposition(self, u: Values) -> Values | None:
         """J u as the derivative of v -> (J^T v).u; None where that is not its transpose."""
         try:
             found, _ = self.map.transposed_vjp(u, self.v)
@@ -116,13 +116,13 @@ class Claim:
     def rows(self) -> Values:
         """The Jacobian from one cotangent per output, (m, n)."""
         size = self.map.codomain.size
-        return np.stack([self.pull(one_hot(size, i)) for i in range(size)])
+        return np.stack([self.pull(unit_vector(size, i)) for i in range(size)])
 
     def columns(self) -> Values | None:
         """The Jacobian from one tangent per input, (m, n); None where J u cannot be had."""
         size, found = self.map.domain.size, []
         for j in range(size):
-            column = self.along(one_hot(size, j))
+            column = self.push(unit_vector(size, j))
             if column is None:
                 return None
             found.append(column)
@@ -144,12 +144,12 @@ class Claim:
     def row_products(self, i: int) -> Callable[[Values], float]:
         """The function u -> (J u)_i."""
         in_columns = self.mode == "forward" or self._transposable
-        row = None if in_columns else self.pull(one_hot(self.map.codomain.size, i))
+        row = None if in_columns else self.pull(unit_vector(self.map.codomain.size, i))
 
         def product(u: Values) -> float:
             if row is not None:
                 return float(row[u != 0] @ u[u != 0])
-            column = self.along(u)
+            column = self.push(u)
             return math.nan if column is None else float(column[i])
 
         return product

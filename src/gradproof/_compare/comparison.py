@@ -120,7 +120,7 @@ def comparison_of(
         scales=scales,
         u=random_tangent(map_.domain, scales, settings.seed, 0),
         unit=unit,
-        resolution=Resolution.at_precision(unit, settings.resolution),
+        resolution=Resolution.from_unit(unit, settings.resolution),
         usual=usual,
         fine=fine,
     )

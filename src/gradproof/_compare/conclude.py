@@ -9,7 +9,7 @@ import numpy as np
 from gradproof._compare.comparison import Comparison, comparison_of
 from gradproof._compare.entries import entries_result, open_outputs_text
 from gradproof._compare.localize import localized_result
-from gradproof._compare.nonsmooth import unseen_width, widened_by_neighbours
+from gradproof._compare.nonsmooth import slopes_with_neighbours, unseen_width
 from gradproof._compare.screen import (
     Screen,
     first_screen,
@@ -22,7 +22,7 @@ from gradproof._compare.tolerances import bound_of_entry, root_mean_square
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._maps.contract import Unsupported
-from gradproof._numdiff.probes import Kind, random_offsets, rounded_to_formats
+from gradproof._numdiff.probes import Kind, random_offsets, round_to_formats
 from gradproof._numdiff.steps import FAR, NEIGHBOUR
 from gradproof._numdiff.values import DifferenceTable
 from gradproof.errors import UsageError
@@ -48,7 +48,7 @@ def point_result(
         return _result_elsewhere(comparison, found)
     if found.kinks and found.verdict is not Verdict.FAILED:
         if comparison.settings.other_inputs:
-            return _with_neighbours(comparison, found)
+            return _result_with_neighbours(comparison, found)
         kinks = count_of(len(found.kinks))
         return found.with_notes(f"not differentiable at {kinks}; {_BETWEEN}")
     return found
@@ -83,7 +83,7 @@ def _result_at_point(
                 passed_point("zero, claimed and measured, where F stands still"), flat=True
             )
         return found
-    if not decisions.all_right:
+    if not decisions.are_all_right:
         return _result_of_doubt(comparison, screen)
     wrong, drowned = (None, 0) if quick else ill_scaled_columns(comparison, screen)
     if wrong is not None:
@@ -111,13 +111,13 @@ def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
         return inconclusive_point(f"{text}: F is too rough, or too flat beside its rounding")
     if comparison.can_measure_every_entry:
         return entries_result(comparison, screen)
-    screen = _with_subdifferentials(comparison, screen)
+    screen = _screen_with_subdifferentials(comparison, screen)
     if not screen.decisions.wrong.any():
         return _result_beside(comparison, screen)
     return localized_result(comparison, screen)
 
 
-def _with_subdifferentials(comparison: Comparison, screen: Screen) -> Screen:
+def _screen_with_subdifferentials(comparison: Comparison, screen: Screen) -> Screen:
     """The screen, with wrong rows at kinks left open that slopes nearby explain.
 
     Of many tied numbers a claim may be any of them: see `joint_mismatch` for what is allowed.
@@ -125,7 +125,7 @@ def _with_subdifferentials(comparison: Comparison, screen: Screen) -> Screen:
     decisions, slopes = screen.decisions, screen.slopes
     if screen.claimed is None or not (decisions.wrong.any() and (slopes.width > 0).any()):
         return screen
-    wide, pieces = widened_by_neighbours(comparison, slopes, screen.claimed, screen.u)
+    wide, pieces = slopes_with_neighbours(comparison, slopes, screen.claimed, screen.u)
     explained = decisions.wrong & (wide.width > 0)
     explained &= wide.gap(screen.claimed) <= slopes.bar + unseen_width(wide, pieces)
     changed = replace(
@@ -211,7 +211,7 @@ def _comparison_at(comparison: Comparison, number: int, radius: float) -> Compar
         span = map_.domain.span(position)
         x[span] = np.clip(x[span], *slot.limits)
     try:
-        near = map_.at(rounded_to_formats(map_.domain, x))
+        near = map_.at(round_to_formats(map_.domain, x))
         return comparison_of(
             near, comparison.settings, comparison.claim.mode, check=comparison.check
         )
@@ -239,7 +239,7 @@ def _neighbour_results(comparison: Comparison) -> list[PointResult]:
     return found
 
 
-def _with_neighbours(comparison: Comparison, found: PointResult) -> PointResult:
+def _result_with_neighbours(comparison: Comparison, found: PointResult) -> PointResult:
     """The result at a point that is not smooth, with what its neighbours say of the formula.
 
     Claims between the slopes at a kink may be a convention while the formula beside it is wrong.

@@ -20,7 +20,7 @@ from gradproof._compare.nonsmooth import (
     kink_finding,
     kinks_of_entries,
     slopes_of_ties,
-    widened_by_neighbours,
+    slopes_with_neighbours,
 )
 from gradproof._compare.screen import Screen
 from gradproof._compare.tolerances import Decisions, decide, root_mean_square
@@ -33,7 +33,7 @@ from gradproof._data.results import (
     passed_point,
 )
 from gradproof._data.space import Indices, Mask, Values
-from gradproof._numdiff.probes import one_hot
+from gradproof._numdiff.probes import unit_vector
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import StepTable
 from gradproof.errors import UsageError
@@ -148,8 +148,10 @@ def _decided_entries(
         # A slope that looks infinite may be one that only finer steps show: it is open first.
         unknown_bar = np.where(slopes.is_infinite, np.inf, slopes.bar)
         decisions = law.decide(replace(slopes, bar=unknown_bar), here)
-        if not decisions.all_right:
-            slopes, decisions, effort = _remeasured(law, slopes, here, decisions, u, part, effort)
+        if not decisions.are_all_right:
+            slopes, decisions, effort = _remeasure_columns(
+                law, slopes, here, decisions, u, part, effort
+            )
         for table, values in (
             (low, slopes.low),
             (high, slopes.high),
@@ -209,7 +211,7 @@ class _Law:
         )
 
 
-def _remeasured(
+def _remeasure_columns(
     law: _Law,
     slopes: Slopes,
     claimed: Values,
@@ -239,7 +241,7 @@ def _remeasured(
             law.comparison,
             slopes.part(span),
             claimed[span],
-            one_hot(u.size, int(columns[k]), float(u[columns[k]])),
+            unit_vector(u.size, int(columns[k]), float(u[columns[k]])),
         )
         for name, values in parts.items():
             values[span] = getattr(again, name)
@@ -282,21 +284,21 @@ def surviving_slopes(
         if part < 1:
             tables.append((function.table(part * w, comparison.fine), 1 / part))
     for table, factor in tables:
-        slopes = slopes.merged(measured_slopes(table).scaled(factor))
+        slopes = slopes.merge(measured_slopes(table).rescale(factor))
     rounding = np.zeros(claimed.size)
     if not (slopes.gap(claimed) > slopes.bar).any():
         return slopes, rounding
-    slopes, _ = widened_by_neighbours(comparison, slopes, claimed, w)
+    slopes, _ = slopes_with_neighbours(comparison, slopes, claimed, w)
     if not (slopes.width > 0).any():
         rounding, jitter = rounding_of_runs(comparison, claimed, w)
         jitter = np.where(slopes.gap(claimed) > slopes.bar, jitter, 0.0)  # the others stay as sharp
         if (jitter > slopes.noise).any():
             tables.append((function.table(w, comparison.usual), 1.0))
             noisy = [
-                measured_slopes(replace(table, jitter=jitter)).scaled(factor)
+                measured_slopes(replace(table, jitter=jitter)).rescale(factor)
                 for table, factor in tables
             ]
-            slopes = functools.reduce(Slopes.merged, noisy)
+            slopes = functools.reduce(Slopes.merge, noisy)
     if len(moved) == 1:
         slopes = slopes_of_ties(comparison, slopes, claimed, int(moved[0]))
     scales = measured_slopes(function.table(w, _SCALES)).differences
@@ -317,7 +319,7 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
             rounded = comparison.map.rounded(_FEW_BITS, 0.0, seed)
             value = np.asarray(rounded.kept_value(), float)
             error = np.maximum(error, np.nan_to_num(np.abs(value - comparison.function.centre)))
-            other = comparison.claim.of(rounded).along(u)
+            other = comparison.claim.claim_of(rounded).push(u)
         except (UsageError, MemoryError):
             raise
         except Exception:  # a function may not run in rounded arithmetic
@@ -335,8 +337,8 @@ def _judge_by_classic_step(comparison: Comparison, found: _Entries) -> None:
     assert step is not None
     point, function = comparison.map.point, comparison.function
     for k in np.flatnonzero(found.open.any(axis=0)):
-        move = one_hot(comparison.inputs, int(found.columns[k]), step)
-        slope = (function.at(point + move) - function.at(point - move)) / (2 * step)
+        move = unit_vector(comparison.inputs, int(found.columns[k]), step)
+        slope = (function.value_at(point + move) - function.value_at(point - move)) / (2 * step)
         claimed = found.claimed[:, k] / found.u[k]
         close = np.abs(claimed - slope) <= settings.atol + settings.rtol * np.abs(slope)
         decided = found.open[:, k] & np.isfinite(function.centre)

@@ -20,7 +20,7 @@ from gradproof._data.results import (
     passed_point,
 )
 from gradproof._data.space import Indices, Values
-from gradproof._numdiff.probes import one_hot
+from gradproof._numdiff.probes import unit_vector
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 
 _PLAIN = 100.0  # times what is allowed: a gap that no further measurement explains
@@ -64,7 +64,7 @@ def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointRes
         found = _column_result(comparison, screen, row, column, claimed_product)
         if found.verdict is Verdict.FAILED:
             several = abs(rest) > 1e-2 * abs(gap)
-            return _with_block(comparison, found, row, column) if several else found
+            return _result_with_block(comparison, found, row, column) if several else found
     assert found is not None
     return _result_along_tangent(comparison, screen) or found
 
@@ -91,10 +91,12 @@ def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
         gradient = comparison.claim.pull(part)
         return float(part[outputs] @ slopes[outputs] - gradient[used] @ screen.u[used])
 
-    return int(_bisected(remaining, gap_of)[0])
+    return int(_position_by_bisection(remaining, gap_of)[0])
 
 
-def _bisected(remaining: Indices, gap_of: Callable[[Indices], float]) -> tuple[int, float, float]:
+def _position_by_bisection(
+    remaining: Indices, gap_of: Callable[[Indices], float]
+) -> tuple[int, float, float]:
     """The position with a gap that halving finds, its gap, and that of all others."""
     total = gap = gap_of(remaining)
     while len(remaining) > 1:
@@ -117,7 +119,7 @@ def _wrong_input(
         part[inputs] = screen.u[inputs]
         return claimed(part) - measured(part)
 
-    return _bisected(np.flatnonzero(screen.u), gap_of)
+    return _position_by_bisection(np.flatnonzero(screen.u), gap_of)
 
 
 def _quick_slope(comparison: Comparison, row: int) -> SlopeOfPart:
@@ -125,8 +127,8 @@ def _quick_slope(comparison: Comparison, row: int) -> SlopeOfPart:
     step = float(comparison.usual.steps[1])
 
     def slope(u: Values) -> float:
-        ahead = comparison.function.at(comparison.map.point + step * u)[row]
-        behind = comparison.function.at(comparison.map.point - step * u)[row]
+        ahead = comparison.function.value_at(comparison.map.point + step * u)[row]
+        behind = comparison.function.value_at(comparison.map.point - step * u)[row]
         return float((ahead - behind) / (2 * step))
 
     return slope
@@ -146,9 +148,9 @@ def _column_result(
 ) -> PointResult:
     """What the law says of all entries of one column."""
     scale = float(comparison.scales[column])
-    e = one_hot(comparison.inputs, column, scale)
+    e = unit_vector(comparison.inputs, column, scale)
     slopes = measured_slopes(comparison.function.table(e, comparison.usual))
-    claimed = comparison.claim.along(e)
+    claimed = comparison.claim.push(e)
     if claimed is None:  # only this row is known: of others nothing is claimed
         claimed = np.where(np.arange(comparison.outputs) == row, product(e), slopes.middle)
     decisions = _decided_column(comparison, slopes, claimed, scale, row, 0.0)
@@ -213,7 +215,9 @@ def _column_block(
     )
 
 
-def _with_block(comparison: Comparison, found: PointResult, row: int, column: int) -> PointResult:
+def _result_with_block(
+    comparison: Comparison, found: PointResult, row: int, column: int
+) -> PointResult:
     """The result of a mistake in several columns, with a small block of the Jacobian measured.
 
     The columns around the one that was located show places and causes.
@@ -227,8 +231,8 @@ def _with_block(comparison: Comparison, found: PointResult, row: int, column: in
     pieces = []
     for j in columns:
         scale = float(comparison.scales[j])
-        e = one_hot(comparison.inputs, int(j), scale)
-        claimed = comparison.claim.along(e)
+        e = unit_vector(comparison.inputs, int(j), scale)
+        claimed = comparison.claim.push(e)
         if claimed is None:
             return found
         slopes = measured_slopes(comparison.function.table(e, comparison.usual))

@@ -39,7 +39,7 @@ def nearby_point(comparison: Comparison, number: int) -> Values:
     return np.asarray(map_.point + NEARBY * own * moves)
 
 
-def widened_by_neighbours(
+def slopes_with_neighbours(
     comparison: Comparison, slopes: Slopes, claimed: Values, w: Values
 ) -> tuple[Slopes, Values]:
     """Slopes along w, widened to those at nearby points where F has a kink.
@@ -65,7 +65,7 @@ def widened_by_neighbours(
     if not _varies_nearby(comparison, comparison.u).any():
         return slopes, pieces
     for number in range(_POINTS):
-        if not _outside(replace(slopes, low=low, high=high), claimed).any():
+        if not _claims_outside(replace(slopes, low=low, high=high), claimed).any():
             break
         slope = _slope_nearby(comparison, w, number)
         # Beside a stationary point the slope changes by curvature, which `steepness` bounds.
@@ -82,7 +82,7 @@ def widened_by_neighbours(
     return replace(slopes, low=low, high=high), pieces
 
 
-def _outside(slopes: Slopes, claimed: Values) -> Mask:
+def _claims_outside(slopes: Slopes, claimed: Values) -> Mask:
     """Claims that lie beyond the slopes and their bars, (m,)."""
     beyond = (claimed < slopes.low - slopes.bar) | (claimed > slopes.high + slopes.bar)
     return np.asarray(beyond)
@@ -91,7 +91,7 @@ def _outside(slopes: Slopes, claimed: Values) -> Mask:
 def _slope_nearby(comparison: Comparison, w: Values, number: int) -> Values:
     """The slope along w at nearby point `number`, by one plain difference, (m,)."""
     x = nearby_point(comparison, number)
-    ahead, behind = (comparison.function.at(x + step * w) for step in (_SHORT, -_SHORT))
+    ahead, behind = (comparison.function.value_at(x + step * w) for step in (_SHORT, -_SHORT))
     return np.asarray((ahead - behind) / (2 * _SHORT))
 
 
@@ -152,7 +152,7 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
         off &= np.isfinite(slopes.bar) & np.isfinite(along) & ~slopes.some_scale_agrees(along)
         if not off.any():
             continue
-        wide, pieces = widened_by_neighbours(comparison, slopes, along, w)
+        wide, pieces = slopes_with_neighbours(comparison, slopes, along, w)
         unseen = unseen_width(wide, pieces)
         noise = 8 * slopes.noise / _SHORT
         off &= wide.gap(along) > slopes.bar + slack + unseen + noise

@@ -55,12 +55,12 @@ def screen_along(comparison: Comparison, u: Values, table: DifferenceTable | Non
     function = comparison.function
     table = function.table(u, comparison.usual) if table is None else table
     slopes = measured_slopes(table)
-    claimed = comparison.claim.along(u)
+    claimed = comparison.claim.push(u)
     if claimed is None:
         return _screen_of_functionals(comparison, u, table, slopes)
     decisions = decisions_of_rows(comparison, slopes, claimed)
     if decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
-        slopes = slopes.merged(measured_slopes(function.table(u, comparison.fine)))
+        slopes = slopes.merge(measured_slopes(function.table(u, comparison.fine)))
         decisions = decisions_of_rows(comparison, slopes, claimed)
     return Screen(u, slopes, claimed, decisions)
 
@@ -78,7 +78,7 @@ def first_screen(comparison: Comparison, table: DifferenceTable | None = None) -
     if screen.claimed is None:
         other = screen_along(comparison, comparison.tangent(1))
         merged = replace(decisions, bound=max(decisions.bound, other.decisions.bound))
-        return other if not other.decisions.all_right else replace(screen, decisions=merged)
+        return other if not other.decisions.are_all_right else replace(screen, decisions=merged)
     resolved_bars = np.isfinite(screen.slopes.bar) & (screen.slopes.width == 0)
     if decisions.open.any() and resolved_bars[decisions.open].all():
         other = screen_along(comparison, comparison.tangent(1))
@@ -214,13 +214,13 @@ def _screen_of_functionals(
     weights = _weights_of_outputs(comparison, slopes, usable)
     gradients = np.stack([claim.pull(v) for v in weights])
     claimed = gradients[:, u != 0] @ u[u != 0]
-    measured = measured_slopes(table.projected(weights))
+    measured = measured_slopes(table.project(weights))
     typical = np.sqrt(weights**2 @ np.nan_to_num(slopes.size) ** 2)
     typical = typical + np.sqrt(np.nan_to_num(gradients) ** 2 @ u**2)
     if not (measured.bar + measured.width <= comparison.resolution.of_row * typical).all():
         finer = comparison.function.table(u, comparison.fine)
-        slopes = slopes.merged(measured_slopes(finer))
-        measured = measured.merged(measured_slopes(finer.projected(weights)))
+        slopes = slopes.merge(measured_slopes(finer))
+        measured = measured.merge(measured_slopes(finer.project(weights)))
     decisions = decide(
         measured.without_kinks(),
         claimed,

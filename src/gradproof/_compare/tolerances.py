@@ -42,7 +42,7 @@ class Resolution:
     small: float
 
     @classmethod
-    def at_precision(cls, unit: float, of_entry: float = RESOLUTION) -> Resolution:
+    def from_unit(cls, unit: float, of_entry: float = RESOLUTION) -> Resolution:
         """For arithmetic of unit round-off `unit`; few bits do not tell small slopes apart."""
         if unit < DOUBLE:
             return cls(min(SHARP_RESOLUTION, of_entry), of_entry, SMALL)
@@ -66,7 +66,7 @@ class Decisions:
     allowed: Values
 
     @property
-    def all_right(self) -> bool:
+    def are_all_right(self) -> bool:
         return not (self.wrong.any() or self.open.any())
 
 

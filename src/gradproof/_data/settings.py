@@ -163,7 +163,7 @@ class RunSettings(Settings):
         rows = [row for row in checks.TABLE if row.derivative and row.order == 1]
         return any(row.mode == mode and row.name in self.checks for row in rows)
 
-    def at_precision(self, unit: float) -> RunSettings:
+    def with_precision(self, unit: float) -> RunSettings:
         """A copy with the tolerances that arithmetic of this unit round-off can meet."""
         if self.rtol_is_chosen:
             return self

@@ -83,7 +83,7 @@ class Question:
             chosen = replace(
                 chosen, transforms=tuple(name for name in TRANSFORM_NAMES if name in there)
             )
-        return chosen.at_precision(map_.resolution)
+        return chosen.with_precision(map_.resolution)
 
     def _adapter(self) -> ModuleType:
         """The adapter of the framework of the arguments."""

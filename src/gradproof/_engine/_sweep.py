@@ -87,7 +87,7 @@ def _checked_at(
     except Exception:  # whatever the function raises for inputs that it does not take
         return None
     with watch.observe_runs(watch.Observer()):
-        return run(map_, settings.at_precision(map_.resolution), target=target)
+        return run(map_, settings.with_precision(map_.resolution), target=target)
 
 
 def _concluded(found: dict[str, Report], notes: list[str]) -> CheckResult:

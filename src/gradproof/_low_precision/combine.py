@@ -21,13 +21,13 @@ from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, ProductBlock, inconclusive_point
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
-from gradproof._low_precision.references import Reference, find_references, other_value
+from gradproof._low_precision.references import Reference, different_value_text, find_references
 from gradproof._low_precision.rounding_runs import (
     ClaimedBesideExact,
     arithmetic_of,
     claims_and_runs,
     coarser_formats,
-    with_errors_of_value,
+    widen_by_value_errors,
 )
 from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -77,13 +77,15 @@ def mode_result(
     with np.errstate(all="ignore"):
         is_double = _unit_of(map_) < DOUBLE
         if settings.asks_reference_only or not is_double:
-            return _held_to_references(map_, settings, mode, check, is_double, users_reference)
+            return _result_against_references(
+                map_, settings, mode, check, is_double, users_reference
+            )
         comparison = comparison_of(
             map_, settings, mode, function=function, gradient=gradient, check=check
         )
         found = point_result(comparison, table, quick=quick)
         if found.verdict is Verdict.INCONCLUSIVE and users_reference is not None:
-            return _held_to_references(
+            return _result_against_references(
                 map_, settings, mode, check, is_double, users_reference, found
             )
         if found.verdict is Verdict.FAILED and users_reference is not None:
@@ -100,7 +102,7 @@ def _unit_of(map_: DifferentiableMap) -> float:
     return max([map_.resolution, *(slot.grain.unit for slot in slots if slot.size)])
 
 
-def _held_to_references(
+def _result_against_references(
     map_: DifferentiableMap,
     settings: RunSettings,
     mode: Mode,
@@ -136,7 +138,7 @@ def _held_to_references(
         else:
             answers.append(answer)
     if answers:
-        return _combined(answers, refused, users)
+        return _combined_result(answers, refused, users)
     if native is not None:
         return native
     if settings.asks_reference_only or "native" not in settings.oracles:
@@ -186,10 +188,10 @@ def _answer_of(
             if claims.verdict is Verdict.PASSED:
                 break
     if claims.verdict is not Verdict.PASSED:
-        wider = with_errors_of_value(map_, sides, exact)
+        wider = widen_by_value_errors(map_, sides, exact)
         if wider is not sides:
             claims = _claims_result(wider, reference, settings, mode, check)
-    if reason := other_value(map_, exact, sides.value_errors, is_own=reference.is_own):
+    if reason := different_value_text(map_, exact, sides.value_errors, is_own=reference.is_own):
         return reason
     if formula.verdict is Verdict.FAILED:
         if claims.verdict is Verdict.FAILED:
@@ -207,7 +209,7 @@ def _formula_result(
     So what is wrong is asked again as if claims were rounded in float32, and stands if it is wrong
     even so.
     """
-    usual = settings.at_precision(reference.map.resolution)
+    usual = settings.with_precision(reference.map.resolution)
     first = comparison_of(reference.map, usual, mode, function=reference.function, check=check)
     found = point_result(first)
     if found.verdict is not Verdict.FAILED:
@@ -317,7 +319,7 @@ def _finding(
     )
 
 
-def _combined(answers: list[_Answer], refused: list[str], users: str) -> PointResult:
+def _combined_result(answers: list[_Answer], refused: list[str], users: str) -> PointResult:
     """What references say together: a wrong formula first, then who disagrees with whom.
 
     Args:

@@ -84,7 +84,7 @@ def find_references(
         except Exception as error:  # a function may not run in double precision
             refused.append(f"{name}: it raised {exception_line(error)}")
             continue
-        if reason := _without_value(map_, function):
+        if reason := _missing_value_text(map_, function):
             refused.append(f"{name}: {reason}")
             continue
         usable.append(Reference(name, kind == "double", candidate, function))
@@ -92,7 +92,7 @@ def find_references(
     return References(tuple(usable), tuple(refused), refused_users)
 
 
-def _without_value(map_: DifferentiableMap, function: FunctionValues) -> str:
+def _missing_value_text(map_: DifferentiableMap, function: FunctionValues) -> str:
     """Why a reference has no value where the function under test has one; "" if it has."""
     ours = np.asarray(map_.kept_value(), float)
     missing = np.flatnonzero(np.isfinite(ours) & ~np.isfinite(function.centre))
@@ -102,7 +102,7 @@ def _without_value(map_: DifferentiableMap, function: FunctionValues) -> str:
     return f"it returns another value: {place} is {function.centre[missing[0]]}"
 
 
-def other_value(
+def different_value_text(
     map_: DifferentiableMap, exact: Values, honest_errors: Values, *, is_own: bool
 ) -> str:
     """That a reference's value is another than the function's; "" where rounding explains it.

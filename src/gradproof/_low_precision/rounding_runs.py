@@ -19,7 +19,7 @@ from gradproof._numdiff.probes import (
     random_cotangent,
     random_entries,
     random_tangent,
-    rounded_to_formats,
+    round_to_formats,
 )
 from gradproof._numdiff.slopes import measured_slopes
 from gradproof._numdiff.steps import coordinate_scales, step_tables
@@ -107,7 +107,7 @@ def coarser_formats(
     return [each for each in inside if sides.grain.unit < each.unit <= 64 * shown]
 
 
-def with_errors_of_value(
+def widen_by_value_errors(
     map_: DifferentiableMap, sides: ClaimedBesideExact, exact: Values
 ) -> ClaimedBesideExact:
     """The sides with honest errors as large as F itself shows.
@@ -183,7 +183,7 @@ def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
     if mode == "forward":
         scales = coordinate_scales(map_.domain, map_.point)
         draws = [random_entries(seed, Kind.TANGENT, k, scales.size) for k in range(2)]
-        return [rounded_to_formats(map_.domain, scales * draw) for draw in draws]
+        return [round_to_formats(map_.domain, scales * draw) for draw in draws]
     smallest = min((slot.size for slot in map_.domain.slots if slot.size), default=1)
     count = 2 if smallest >= _FEW_ENTRIES else 4
     random = [random_cotangent(map_.codomain, seed, k) for k in range(count)]

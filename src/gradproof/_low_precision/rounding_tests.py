@@ -84,11 +84,11 @@ def array_deviations(sides: ClaimedBesideExact, tolerance: float) -> list[ArrayD
     for position, slot in enumerate(sides.space.slots):
         if slot.size:
             span = sides.space.span(position)
-            found.append(_of_array(sides, position, slot, span, tolerance))
+            found.append(_deviations_of_array(sides, position, slot, span, tolerance))
     return found
 
 
-def _of_array(
+def _deviations_of_array(
     sides: ClaimedBesideExact, position: int, slot: Slot, span: slice, tolerance: float
 ) -> ArrayDeviations:
     got, exact, runs = sides.got[:, span], sides.exact[:, span], sides.errors[:, :, span]
@@ -106,8 +106,8 @@ def _of_array(
     # Sums over parts of small entries say little where honest runs compute in another way.
     groups = [("", np.zeros(slot.size, int))] if sides.other_algorithm else _groups(slot)
     for name, labels in groups:
-        every.append(sums.weighted(f"{name}slope", labels, exact))
-        every.append(sums.weighted(f"{name}mean", labels, np.ones_like(exact)))
+        every.append(sums.worst_weighted_sum(f"{name}slope", labels, exact))
+        every.append(sums.worst_weighted_sum(f"{name}mean", labels, np.ones_like(exact)))
     if sides.other_algorithm:
         every = [replace(each, allowed=_OTHER_ALGORITHM * each.allowed) for each in every]
     resolution = next(each.allowed for each in every if each.name == "slope")
@@ -186,14 +186,14 @@ class _Sums:
         unit = max(self.size, 1e-300)
         return Deviation("rms", _rms(self.gap) / unit, allowed / unit)
 
-    def weighted(self, name: str, labels: Indices, weight: Values) -> Deviation:
+    def worst_weighted_sum(self, name: str, labels: Indices, weight: Values) -> Deviation:
         """The weighted sum of errors over every group and all probes: the one that is most off."""
-        off = np.abs(_grouped(weight * self.gap, labels).sum(axis=0))
+        off = np.abs(_group_sums(weight * self.gap, labels).sum(axis=0))
         term_sizes = np.maximum(np.abs(self.exact), self.typical / self.eps)
-        independent = np.sqrt(_grouped((weight * term_sizes) ** 2, labels).sum(axis=0))
-        alike = _grouped(np.abs(weight * self.exact), labels).sum(axis=0)
+        independent = np.sqrt(_group_sums((weight * term_sizes) ** 2, labels).sum(axis=0))
+        alike = _group_sums(np.abs(weight * self.exact), labels).sum(axis=0)
         if len(self.runs):
-            sums = _grouped(weight * self.runs, labels).sum(axis=-2)  # (R, groups)
+            sums = _group_sums(weight * self.runs, labels).sum(axis=-2)  # (R, groups)
             spread = np.sqrt(np.mean(sums**2, axis=0))
         else:
             spread = self.eps * (2 * independent + alike / 8)
@@ -201,8 +201,8 @@ class _Sums:
         allowed = _SUMS * np.maximum(spread, pooled) + self.eps * (6 * independent + alike / 2)
         allowed += 4 * self.tiny * np.sqrt(weight.size) * np.abs(weight).max(initial=0.0)
         allowed += self.tolerance * alike
-        unit = np.sqrt(_grouped(weight**2, labels).sum(axis=0))
-        unit = np.maximum(unit * np.sqrt(_grouped(self.exact**2, labels).sum(axis=0)), 1e-300)
+        unit = np.sqrt(_group_sums(weight**2, labels).sum(axis=0))
+        unit = np.maximum(unit * np.sqrt(_group_sums(self.exact**2, labels).sum(axis=0)), 1e-300)
         worst = int(np.argmax(off / np.maximum(allowed, 1e-300)))
         return Deviation(name, float(off[worst] / unit[worst]), float(allowed[worst] / unit[worst]))
 
@@ -221,7 +221,7 @@ def _groups(slot: Slot) -> Iterator[tuple[str, Indices]]:
         yield "block ", place * min(count // 4, 16) // count
 
 
-def _grouped(values: Values, labels: Indices) -> Values:
+def _group_sums(values: Values, labels: Indices) -> Values:
     """Sums over the groups of the last dimension, (..., groups)."""
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(int(labels.max()) + 1))

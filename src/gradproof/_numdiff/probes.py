@@ -37,7 +37,7 @@ class _Generator(threading.local):
         self._philox = np.random.Philox(0)
         self._start: Any = np.random.Philox(key=0).state
 
-    def raw(self, seed: int, kind: int, number: int, count: int) -> np.ndarray[Any, Any]:
+    def raw_bits(self, seed: int, kind: int, number: int, count: int) -> np.ndarray[Any, Any]:
         self._start["state"]["key"] = np.asarray([seed, (kind << 32) + number], dtype=np.uint64)
         self._philox.state = self._start
         return np.asarray(self._philox.random_raw(count))
@@ -51,26 +51,26 @@ _FEW_SIZES = np.asarray([4, 5, 6, 7, -4, -5, -6, -7]) / 4  # by three bits, for 
 
 def random_entries(seed: int, kind: int, number: int, size: int) -> Values:
     """Random signs times [0.5, 1.5) in multiples of 2^-10, (size,)."""
-    raw = _GENERATOR.raw(seed, kind, number, (size + 1) // 2).view(np.uint32)[:size]
+    raw = _GENERATOR.raw_bits(seed, kind, number, (size + 1) // 2).view(np.uint32)[:size]
     return np.asarray(_ENTRIES.take(raw >> 21))
 
 
 def random_offsets(seed: int, kind: int, number: int, size: int) -> Values:
     """Random signs times [0.5, 1.5) with all digits, (size,): sums of these are never tied."""
-    raw = _GENERATOR.raw(seed, kind, number, size)
+    raw = _GENERATOR.raw_bits(seed, kind, number, size)
     sizes = 0.5 + (raw >> np.uint64(12)).astype(float) * 2.0**-52
     return np.asarray(np.where(raw & np.uint64(1), sizes, -sizes))
 
 
 def random_bits(seed: int, kind: int, number: int, size: int) -> np.ndarray[Any, Any]:
     """Random booleans, (size,)."""
-    raw = _GENERATOR.raw(seed, kind, number, size // 64 + 1)
+    raw = _GENERATOR.raw_bits(seed, kind, number, size // 64 + 1)
     return np.unpackbits(raw.view(np.uint8), count=size).astype(bool)
 
 
 def random_integer(seed: int, kind: int, number: int, below: int) -> int:
     """A random integer in [0, below)."""
-    return int(_GENERATOR.raw(seed, kind, number, 1)[0] >> np.uint64(1)) % below
+    return int(_GENERATOR.raw_bits(seed, kind, number, 1)[0] >> np.uint64(1)) % below
 
 
 def random_tangent(space: Space, scales: Values, seed: int, number: int) -> Values:
@@ -88,7 +88,7 @@ def random_moves(space: Space, seed: int, kind: int, number: int) -> Values:
         if slot.size and slot.grain.unit >= DOUBLE:
             span = space.span(position)
             if slot.grain.unit >= SINGLE:
-                raw = _GENERATOR.raw(seed, kind, number, (slot.size + 1) // 2)
+                raw = _GENERATOR.raw_bits(seed, kind, number, (slot.size + 1) // 2)
                 found[span] = _FEW_SIZES.take(raw.view(np.uint32)[: slot.size] >> 29)
             else:
                 found[span] = np.round(found[span] * 64) / 64
@@ -97,7 +97,7 @@ def random_moves(space: Space, seed: int, kind: int, number: int) -> Values:
 
 def random_cotangent(space: Space, seed: int, number: int) -> Values:
     """Cotangent `number` of a codomain, (m,): random entries, numbers of each output's dtype."""
-    return rounded_to_formats(space, random_entries(seed, Kind.COTANGENT, number, space.size))
+    return round_to_formats(space, random_entries(seed, Kind.COTANGENT, number, space.size))
 
 
 def constant_cotangent(space: Space, seed: int) -> Values:
@@ -107,17 +107,17 @@ def constant_cotangent(space: Space, seed: int) -> Values:
     values = random_entries(seed, Kind.SPECIAL, 0, len(space.slots))
     values[0] = 1.0
     repeated = np.repeat(values, [slot.size for slot in space.slots])
-    return rounded_to_formats(space, repeated)
+    return round_to_formats(space, repeated)
 
 
-def one_hot(size: int, position: int, value: float = 1.0) -> Values:
+def unit_vector(size: int, position: int, value: float = 1.0) -> Values:
     """A vector of zeros but for one entry, (size,)."""
     found = np.zeros(size)
     found[position] = value
     return found
 
 
-def rounded_to_formats(space: Space, values: Values) -> Values:
+def round_to_formats(space: Space, values: Values) -> Values:
     """The values, each rounded to a number of its array's own format."""
     found = values
     for position, slot in enumerate(space.slots):
@@ -125,11 +125,11 @@ def rounded_to_formats(space: Space, values: Values) -> Values:
             if found is values:
                 found = values.copy()
             span = space.span(position)
-            found[span] = rounded_to_format(values[span], slot.grain.unit, slot.grain.tiny)
+            found[span] = round_to_format(values[span], slot.grain.unit, slot.grain.tiny)
     return found
 
 
-def rounded_to_format(values: Values, unit: float, tiny: float) -> Values:
+def round_to_format(values: Values, unit: float, tiny: float) -> Values:
     """The nearest numbers of a format of unit round-off `unit` and smallest number `tiny`."""
     _, exponent = np.frexp(values)
     spacing = np.maximum(np.ldexp(2 * unit, exponent - 1), tiny)

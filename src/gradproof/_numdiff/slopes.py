@@ -90,7 +90,7 @@ class Slopes:
         agrees = (near & (distance <= _AGREES * gap)).any(axis=0)
         return np.asarray(agrees & (gap > self.bar) & np.isfinite(gap))
 
-    def scaled(self, factor: float) -> Slopes:
+    def rescale(self, factor: float) -> Slopes:
         """The slopes along a direction that is `factor` times as long."""
         ends = self.low * factor, self.high * factor
         return replace(
@@ -102,7 +102,7 @@ class Slopes:
             differences=self.differences * factor,
         )
 
-    def merged(self, other: Slopes) -> Slopes:
+    def merge(self, other: Slopes) -> Slopes:
         """Of each output the estimate with the narrower bar and interval."""
         mine = self.bar + self.width <= other.bar + other.width
         mine |= ~np.isfinite(other.bar)
@@ -156,14 +156,14 @@ def _slopes_of_block(table: DifferenceTable) -> Slopes:
     """The slopes of one block of outputs: quickly where F is plainly smooth."""
     h = table.steps
     if len(h) not in (3, 4) or h[1] > h[0] / 16 or not table.centre.size or table.jitter.any():
-        return _with_one_sided(table, _central_slopes(table))
+        return _slopes_with_sides(table, _central_slopes(table))
     quick, smooth = _smooth_slopes(table)
     if smooth.all():
         return quick
     if not smooth.any() or table.group < table.centre.size:
-        return _with_one_sided(table, _central_slopes(table))
+        return _slopes_with_sides(table, _central_slopes(table))
     rest = table.part(~smooth)
-    others = _with_one_sided(rest, _central_slopes(rest))
+    others = _slopes_with_sides(rest, _central_slopes(rest))
     for field in fields(Slopes):
         getattr(quick, field.name)[..., ~smooth] = getattr(others, field.name)
     return quick
@@ -214,7 +214,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     ulps = 2 * table.unit * np.maximum(np.abs(table.ahead), np.abs(table.behind))
     ulp = np.maximum(2 * table.unit * np.abs(table.centre), np.nan_to_num(ulps[-1]))
     noise = np.maximum(_noise_of_values(even, odd, table.steps, ulp, table.group), table.jitter)
-    noise, stairs = _with_staircases(table, noise)
+    noise, stairs = _noise_with_staircases(table, noise)
     # No difference of two values is known better than these are rounded.
     bars = _SIGMAS * np.maximum(noise, np.nan_to_num(ulps) / 2) / h
     kink = _kink_widths(np.abs(even) / h, table.steps, bars)
@@ -222,7 +222,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
 
     moved = np.maximum(np.abs(table.ahead - table.centre), np.abs(table.behind - table.centre))
     moved = np.nan_to_num(moved).max(axis=0)
-    bar = np.where(stairs | _too_rough(ulp, noise, moved), np.inf, bar - width)
+    bar = np.where(stairs | _rough_outputs(ulp, noise, moved), np.inf, bar - width)
     bar = np.where(np.isfinite(value), bar, np.inf)
     still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
     still &= table.jitter == 0
@@ -233,7 +233,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     bar, width = bar + np.where(real, 0.0, width), np.where(real, width, 0.0)
     largest = np.nan_to_num(np.abs(difference)).max(axis=0)
     differences = np.where(bars < 0.1 * largest, difference, np.nan)
-    low, high, bar = _towards_infinity(difference, bars, value - width, value + width, bar)
+    low, high, bar = _ends_at_infinity(difference, bars, value - width, value + width, bar)
     steepness = moved / table.steps[0]
     noise = np.where(np.isfinite(table.centre), noise, np.nan)
     return Slopes(low, high, bar, noise, steepness, still, differences)
@@ -289,7 +289,7 @@ def _usual_noise(noise: Values) -> Values:
     return np.asarray(np.sqrt(np.mean(squares, axis=1, keepdims=True)))
 
 
-def _with_staircases(table: DifferenceTable, noise: Values) -> tuple[Values, Mask]:
+def _noise_with_staircases(table: DifferenceTable, noise: Values) -> tuple[Values, Mask]:
     """The noise, at least the smallest move of outputs that go in stairs, and the high stairs.
 
     A staircase moves at coarse steps, to both sides. At the two finest steps it stands still, or
@@ -376,7 +376,7 @@ def _best_level(
     return best, best_bar, width
 
 
-def _too_rough(ulp: Values, noise: Values, moved: Values) -> Mask:
+def _rough_outputs(ulp: Values, noise: Values, moved: Values) -> Mask:
     """Outputs whose noise is many units in the last place, and most of what they move by.
 
     No slope of these means anything.
@@ -385,7 +385,7 @@ def _too_rough(ulp: Values, noise: Values, moved: Values) -> Mask:
     return np.asarray((noise > ROUGH_ULPS * np.maximum(ulp, typical)) & (noise > 0.02 * moved))
 
 
-def _towards_infinity(
+def _ends_at_infinity(
     slope: Values, bars: Values, low: Values, high: Values, bar: Values
 ) -> tuple[Values, Values, Values]:
     """The ends and bars, where slopes go on growing at the finest steps: an infinite slope.
@@ -400,7 +400,7 @@ def _towards_infinity(
     return low, high, np.where(grows, bars[-1], bar)
 
 
-def _with_one_sided(table: DifferenceTable, found: Slopes) -> Slopes:
+def _slopes_with_sides(table: DifferenceTable, found: Slopes) -> Slopes:
     """The slopes, at a kink those on both sides, at the border of the domain of F that on one."""
     ahead, behind = (
         np.asarray(np.isfinite(side[-3:]).all(axis=0)) for side in (table.ahead, table.behind)
@@ -439,4 +439,4 @@ def _one_sided_slopes(moved: Values, steps: Values, noise: Values) -> tuple[Valu
             bar = np.maximum(bar, np.abs(value - slope[finer]) - bars[finer])
         better = np.isfinite(value) & (bar < error)
         best, error, before = np.where(better, value, best), np.where(better, bar, error), value
-    return _towards_infinity(slope, bars, best, best, error)
+    return _ends_at_infinity(slope, bars, best, best, error)

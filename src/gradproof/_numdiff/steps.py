@@ -33,7 +33,7 @@ class StepTable:
         """The steps, (count,), decreasing."""
         return np.asarray(self.largest * self.ratio ** np.arange(self.count), float)
 
-    def limited(self, limit: float | None) -> StepTable:
+    def with_limit(self, limit: float | None) -> StepTable:
         """The same number of steps, the largest at most `limit` (None: no limit)."""
         if limit is None or limit >= self.largest:
             return self
@@ -69,7 +69,7 @@ def step_tables(
     usual, fine = next((usual, fine) for below, usual, fine in _TABLES if unit < below)
     if size > LARGE and unit < DOUBLE:
         usual = LEAN
-    return usual.limited(limit), fine.limited(limit)
+    return usual.with_limit(limit), fine.with_limit(limit)
 
 
 def coordinate_scales(space: Space, point: Values, least: float = 1 / 16) -> Values:

@@ -39,7 +39,7 @@ class DifferenceTable:
     jitter: Values
     group: int
 
-    def projected(self, weights: Values) -> DifferenceTable:
+    def project(self, weights: Values) -> DifferenceTable:
         """The table of the functionals v.F, one for each row v of `weights` (k, m).
 
         They cost no evaluation. Roundings of the outputs are independent: they add in quadrature.
@@ -103,7 +103,7 @@ class FunctionValues:
 
     def __init__(self, map_: DifferentiableMap) -> None:
         self.map, self.raised = map_, ""
-        self.centre = self.at(map_.point, must_keep_shape=True)
+        self.centre = self.value_at(map_.point, must_keep_shape=True)
         self.unit = self._units(map_.codomain)
         # The kept call is a run of its own, to which the backward belongs: it costs nothing.
         again = np.asarray(map_.kept_value(), float)
@@ -119,7 +119,7 @@ class FunctionValues:
         """The largest unit round-off of an output, or 2^-53 without any."""
         return float(self.unit.max(initial=2.0**-53))
 
-    def at(self, x: Values, *, must_keep_shape: bool = False) -> Values:
+    def value_at(self, x: Values, *, must_keep_shape: bool = False) -> Values:
         """F(x), (m,); NaN where F raises. UsageError and MemoryError are not caught.
 
         With `must_keep_shape` an `OutputChangedError` is not caught either.
@@ -141,14 +141,14 @@ class FunctionValues:
 
     def table(self, u: Values, steps: StepTable, x: Values | None = None) -> DifferenceTable:
         """The difference table along u, (n,), at the point or at x; 2 evaluations per step."""
-        centre = self.centre if x is None else self.at(x)
+        centre = self.centre if x is None else self.value_at(x)
         point = self.map.point if x is None else x
         ahead = np.empty((steps.count, centre.size))
         behind = np.empty_like(ahead)
         for k, h in enumerate(steps.steps):
             move, is_finest = h * u, x is None and k == steps.count - 1
-            ahead[k] = self.at(point + move, must_keep_shape=is_finest)
-            behind[k] = self.at(point - move, must_keep_shape=is_finest)
+            ahead[k] = self.value_at(point + move, must_keep_shape=is_finest)
+            behind[k] = self.value_at(point - move, must_keep_shape=is_finest)
         return DifferenceTable(
             steps.steps, centre, ahead, behind, self.unit, self.jitter, centre.size
         )
@@ -173,7 +173,7 @@ class FunctionValues:
             # At a point whose numbers have few bits, copies of them show those too: so beside it.
             # Each coordinate moves by another part of itself: a quotient of two would not move.
             parts = 1 + 0.618034 * np.arange(self.map.point.size) % 1
-            beside = self.at(self.map.point * (1 + math.pi * 2.0**-9 * parts))
+            beside = self.value_at(self.map.point * (1 + math.pi * 2.0**-9 * parts))
             unit = min(unit, format_of_values(beside))
             found = np.maximum(found, unit)
         return found
@@ -182,7 +182,7 @@ class FunctionValues:
         gap = np.abs(np.nan_to_num(again - self.centre))
         if not gap.any():
             return np.zeros_like(gap)
-        runs = np.stack([self.centre, again, *(self.at(self.map.point) for _ in range(4))])
+        runs = np.stack([self.centre, again, *(self.value_at(self.map.point) for _ in range(4))])
         spread = 2 * np.nan_to_num(runs.std(axis=0, ddof=1))
         # A few runs each: no output is quieter than a quarter of the usual one.
         return np.asarray(np.maximum(spread, np.sqrt(np.mean(spread**2)) / 4))

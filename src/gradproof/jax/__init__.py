@@ -258,7 +258,7 @@ class _Question:
             largest_step=None if self._eps in (None, _EPS) else self._eps,
             required=frozenset({"forward", "backward"}) & frozenset(checks),
             **_asserts.current().options(),
-        ).at_precision(map_.resolution)
+        ).with_precision(map_.resolution)
 
     @staticmethod
     def _tolerance_for(map_: JaxMap, tolerance: Tolerance) -> float | None:

@@ -122,7 +122,7 @@ def _measured_columns(derivative: TorchMap, scales: Values) -> list[Slopes]:
         slopes = measured_slopes(function.column_tables(scales, [j], usual)).without_kinks()
         if (slopes.bar > _SHARP * slopes.size).any():
             finer = measured_slopes(function.column_tables(scales, [j], fine))
-            slopes = slopes.merged(finer.without_kinks())
+            slopes = slopes.merge(finer.without_kinks())
         found.append(slopes)
     return found
 

@@ -135,7 +135,7 @@ def _report_of_first(
     said: Any = None
     try:
         map_ = RanksMap(party, parts)
-        said = run(map_, settings.at_precision(map_.resolution), target=target)
+        said = run(map_, settings.with_precision(map_.resolution), target=target)
     except UsageError as error:
         said = error
     except LostError:
