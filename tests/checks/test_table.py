@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gradproof
-from gradproof._checks import function_of
+from gradproof._checks import check_function
 from gradproof._data.checks import LAST, TABLE, Check, row
 from gradproof._data.settings import CHECK_NAMES, TRANSFORM_NAMES
 from gradproof._render import summary
@@ -21,7 +21,7 @@ ROWS = SOURCE / "_data" / "checks.py"
 
 @pytest.mark.parametrize("check", TABLE, ids=lambda check: check.name)
 def test_every_row_has_a_function_of_measurements(check: Check) -> None:
-    parameters = list(inspect.signature(function_of(check)).parameters)
+    parameters = list(inspect.signature(check_function(check)).parameters)
     assert parameters == ["measurements"]
 
 

@@ -38,7 +38,7 @@ def requested_checks(settings: RunSettings) -> list[Check]:
     ]
 
 
-def concluded(row: Check, measurements: Measurements) -> CheckResult:
+def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
     """What a check concludes; skipped where its order was not asked for.
 
     An identity that the user's trusted reference does not keep either is no fault. Claims of
@@ -49,7 +49,7 @@ def concluded(row: Check, measurements: Measurements) -> CheckResult:
     if settings.order < row.order:
         text = f"{NOT_ASKED}; order={row.order} asks for it"
         return CheckResult(row.name, Verdict.SKIPPED, text)
-    check = function_of(row)
+    check = check_function(row)
     found = check(measurements)
     failed = found.verdict is Verdict.FAILED
     if row.identity and settings.trusted and failed:
@@ -58,19 +58,19 @@ def concluded(row: Check, measurements: Measurements) -> CheckResult:
         return CheckResult(row.name, Verdict.INCONCLUSIVE, reason)
     again = row.compares and row.order == 1 and not (row.transform or row.named)
     if again and found.verdict is Verdict.PASSED and measurements.unit > SINGLE:
-        return _in_double(row, measurements, found)
+        return _failure_in_double(row, measurements, found)
     return found
 
 
-def _in_double(row: Check, measurements: Measurements, found: CheckResult) -> CheckResult:
+def _failure_in_double(row: Check, measurements: Measurements, found: CheckResult) -> CheckResult:
     """The failure of the same function in float64, if it fails there; else what was found."""
     if measurements.settings.trusted:
         return found
     try:
         exact = measurements.double
-        again = function_of(row)(exact)
+        again = check_function(row)(exact)
         if again.verdict is Verdict.FAILED:  # sums may be kept in float32 whatever the arrays are
-            again = function_of(row)(exact.with_claims_in_single())
+            again = check_function(row)(exact.with_claims_in_single())
     except (UsageError, MemoryError):
         raise
     except Unsupported:  # it does not run there
@@ -85,7 +85,7 @@ def _in_double(row: Check, measurements: Measurements, found: CheckResult) -> Ch
 
 
 @functools.cache
-def function_of(row: Check) -> CheckFunction:
+def check_function(row: Check) -> CheckFunction:
     """The check of a row of the table."""
     module, _, name = row.run.partition(".")
     check: Callable[..., CheckResult] = getattr(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradproof._checks.agreement import vector_findings
-from gradproof._checks.outcome import failed, passed
+from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._checks.split_probes import SplitProbe, split_cotangent, split_tangent
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Values
@@ -18,7 +18,7 @@ from gradproof.errors import UsageError
 
 
 @dataclass(frozen=True)
-class _Loop:
+class _SingleProducts:
     """Probes and their products, each asked by itself.
 
     Attributes:
@@ -40,7 +40,7 @@ def check(measurements: Measurements) -> CheckResult:
     wrong: dict[str, tuple[Finding, ...]] = {}
     right, refused = list[str](), list[Unsupported]()
     v, gradient = measurements.cotangent(0), measurements.gradient(0)
-    loop = _loop(map_.vjp, v, gradient, split_cotangent(measurements))
+    loop = _single_products(map_.vjp, v, gradient, split_cotangent(measurements))
     for batching in measurements.settings.batchings or map_.batchings():
         try:
             got = map_.vjp_batch(loop.probes, batching)
@@ -55,27 +55,27 @@ def check(measurements: Measurements) -> CheckResult:
     if not (wrong or right):
         raise refused[0]
     if not wrong:
-        return passed(name, f"a batched backward equals the loop: {', '.join(right)}")
+        return passed_check(name, f"a batched backward equals the loop: {', '.join(right)}")
     summary = f"a batched backward differs from the loop: {', '.join(wrong)}"
     if right:
         summary += f"; {', '.join(right)} equals it"
-    return failed(name, summary, sum(wrong.values(), ()))
+    return failed_check(name, summary, sum(wrong.values(), ()))
 
 
 def check_forward(measurements: Measurements) -> CheckResult:
     """Batched forward mode gives, row by row, what forward mode gives."""
     name, map_ = "batched_forward", measurements.map
     u, image = measurements.tangent(0), measurements.pushforward(0)
-    loop = _loop(map_.jvp, u, image, split_tangent(measurements))
+    loop = _single_products(map_.jvp, u, image, split_tangent(measurements))
     got = map_.jvp_batch(loop.probes)
     if findings := _findings(name, measurements, loop, got, "a batch", forward=True):
-        return failed(name, "batched forward mode differs from the loop", findings)
-    return passed(name, "batched forward mode equals the loop")
+        return failed_check(name, "batched forward mode differs from the loop", findings)
+    return passed_check(name, "batched forward mode equals the loop")
 
 
-def _loop(
+def _single_products(
     ask: Callable[[Values], Values], probe: Values, known: Values, split: SplitProbe
-) -> _Loop:
+) -> _SingleProducts:
     """The products of both probes by themselves; of the usual size where large ones are refused."""
     large, factor = split.part(0), split.factors[0]
     try:
@@ -85,11 +85,17 @@ def _loop(
     except Exception:  # a rule may refuse a probe for its size, and claims nothing wrong then
         large, factor = large / factor, 1.0
         product = ask(large)
-    return _Loop(ask, np.stack([probe, large]), (known, product), (1.0, factor))
+    return _SingleProducts(ask, np.stack([probe, large]), (known, product), (1.0, factor))
 
 
 def _findings(
-    name: str, measurements: Measurements, loop: _Loop, got: Values, what: str, *, forward: bool
+    name: str,
+    measurements: Measurements,
+    loop: _SingleProducts,
+    got: Values,
+    what: str,
+    *,
+    forward: bool,
 ) -> tuple[Finding, ...]:
     """Where the rows of a batch are not the products of each probe by itself."""
     found = list[Finding]()

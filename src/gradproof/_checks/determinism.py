@@ -8,7 +8,7 @@ import numpy as np
 
 from gradproof._checks.agreement import differing_entries
 from gradproof._checks.derivatives import OTHER_GRADIENT, other_gradient_findings
-from gradproof._checks.outcome import failed, passed
+from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._data.records import CheckResult, Finding, digits
 from gradproof._data.space import Mask, Values
 from gradproof._measurements import Measurements
@@ -42,10 +42,10 @@ def check(measurements: Measurements) -> CheckResult:
             finding = _worst_finding(measurements, first, second, wrong)
             summary = f"{int(wrong.sum()):,} entries of the gradient differ"
             notes = _notes(measurements)
-            return failed(_NAME, summary, (finding,), notes=notes, evidence=evidence)
+            return failed_check(_NAME, summary, (finding,), notes=notes, evidence=evidence)
     if findings := other_gradient_findings(measurements, _NAME):
-        return failed(_NAME, OTHER_GRADIENT, findings, notes=_notes(measurements))
-    return passed(_NAME, _SAME, notes=_notes(measurements))
+        return failed_check(_NAME, OTHER_GRADIENT, findings, notes=_notes(measurements))
+    return passed_check(_NAME, _SAME, notes=_notes(measurements))
 
 
 def _worst_finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradproof._checks.agreement import identity_finding, modes_gap
-from gradproof._checks.outcome import failed, passed, skipped
+from gradproof._checks.outcome import failed_check, passed_check, skipped_check
 from gradproof._data.formats import DOUBLE
 from gradproof._data.records import CheckResult
 from gradproof._data.space import Space, Values
@@ -25,27 +25,27 @@ def check(measurements: Measurements) -> CheckResult:
     forward, backward = measurements.pushforward(0), measurements.gradient(0)
     left, right, gap, allowed = modes_gap(measurements, v, u, forward, backward)
     if gap <= allowed:
-        return passed(_NAME, _AGREE)
+        return passed_check(_NAME, _AGREE)
     if np.isinf(forward).any() and np.isinf(backward).any():
-        return skipped(_NAME, "both modes claim an infinite slope here")
+        return skipped_check(_NAME, "both modes claim an infinite slope here")
     domain, codomain = measurements.map.domain, measurements.map.codomain
     if _is_beyond_format(domain, backward) or _is_beyond_format(codomain, forward):
-        return skipped(_NAME, "one mode claims more than the format's largest number")
+        return skipped_check(_NAME, "one mode claims more than the format's largest number")
     # Nothing that F or its backward rounds knows the signs of a probe.
     allowed += _sum_of_random_signs(u * measurements.gradient_rounding)
     allowed += _sum_of_random_signs(v * measurements.pushforward_rounding)
     if not gap <= allowed:
-        allowed += _allowed_by_slopes(measurements, v, max(abs(left), abs(right)))
+        allowed += _slope_allowance(measurements, v, max(abs(left), abs(right)))
     if gap <= allowed:
-        return passed(_NAME, _AGREE)
+        return passed_check(_NAME, _AGREE)
     message = (
         f"forward mode and backward disagree: <v, J u> is {left:.6g}, <J^T v, u> is {right:.6g}"
     )
     finding = identity_finding(_NAME, (left, right), allowed, message)
-    return failed(_NAME, "the two modes claim different Jacobians", (finding,))
+    return failed_check(_NAME, "the two modes claim different Jacobians", (finding,))
 
 
-def _allowed_by_slopes(measurements: Measurements, v: Values, size: float) -> float:
+def _slope_allowance(measurements: Measurements, v: Values, size: float) -> float:
     """What kinks allow, and, where both sides are below their error bars, these bars.
 
     At a kink each mode may claim another slope between the two. Whether it does lie between is for

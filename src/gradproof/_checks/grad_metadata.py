@@ -22,7 +22,7 @@ from gradproof._checks.groups import (
     share_of_subsets,
     singles_and_rests,
 )
-from gradproof._checks.outcome import failed, passed
+from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.formats import SINGLE
 from gradproof._data.records import CheckResult, Finding, Place, Verdict
@@ -50,13 +50,15 @@ def check(measurements: Measurements) -> CheckResult:
         for trait in map_.gradient_traits(measurements.cotangent(0))
     )
     if findings:
-        return failed(_NAME, "a gradient is not the kind of array that its input is", findings)
+        return failed_check(
+            _NAME, "a gradient is not the kind of array that its input is", findings
+        )
     if not measurements.settings.other_inputs or len(map_.domain.slots) < 2:
-        return passed(_NAME, _ALIKE)
+        return passed_check(_NAME, _ALIKE)
     try:
         found = _subsets_result(measurements)
     except Unsupported:
-        return passed(_NAME, _ALIKE)
+        return passed_check(_NAME, _ALIKE)
     in_few_bits = measurements.unit > SINGLE and not measurements.settings.trusted
     if in_few_bits and found.verdict is Verdict.PASSED:
         return _result_in_double(measurements) or found
@@ -87,9 +89,9 @@ def _subsets_result(measurements: Measurements) -> CheckResult:
         try:
             findings = _subset_findings(measurements, subset)
             if findings:
-                findings = _with_fewer_left_out(measurements, subset, findings)
+                findings = _findings_of_smallest_omission(measurements, subset, findings)
         except Refused as refusal:
-            where = _where_needed(map_, subset)
+            where = _needed_inputs_text(map_, subset)
             refused.append(f"the function does not run {where}: {refusal.reason}")
             continue
         found |= {finding.message: finding for finding in findings}
@@ -99,11 +101,11 @@ def _subsets_result(measurements: Measurements) -> CheckResult:
     notes = (refused[0] + more,) if refused else ()
     if found:
         summary = "a gradient depends on which other inputs need one"
-        return failed(_NAME, summary, tuple(found.values()), notes=notes)
+        return failed_check(_NAME, summary, tuple(found.values()), notes=notes)
     share = ""
     if len(subsets) < 2**count - 2:
         share = f": {share_of_subsets(len(subsets), count)}"
-    return passed(_NAME, f"{_ALIKE}, whichever of the inputs need one{share}", notes=notes)
+    return passed_check(_NAME, f"{_ALIKE}, whichever of the inputs need one{share}", notes=notes)
 
 
 def _subsets(map_: DifferentiableMap, seed: int) -> list[Group]:
@@ -120,7 +122,7 @@ def _subsets(map_: DifferentiableMap, seed: int) -> list[Group]:
 def _subset_findings(measurements: Measurements, subset: Group) -> tuple[Finding, ...]:
     """Where J^T v with only these inputs marked is not that part of the whole."""
     map_, whole = measurements.map, measurements.gradient(0)
-    where = _where_needed(map_, subset)
+    where = _needed_inputs_text(map_, subset)
     try:
         with users_errors():
             got = map_.vjp_wrt(measurements.cotangent(0), subset)
@@ -134,7 +136,7 @@ def _subset_findings(measurements: Measurements, subset: Group) -> tuple[Finding
     return vector_findings(_NAME, measurements, got, expected, what, kind="subset", most=2)
 
 
-def _with_fewer_left_out(
+def _findings_of_smallest_omission(
     measurements: Measurements, subset: Group, findings: tuple[Finding, ...]
 ) -> tuple[Finding, ...]:
     """The findings with as few inputs left out as still show them: a message names these."""
@@ -146,7 +148,7 @@ def _with_fewer_left_out(
     return findings if fewer == left_out else _subset_findings(measurements, every - fewer)
 
 
-def _where_needed(map_: DifferentiableMap, subset: Group) -> str:
+def _needed_inputs_text(map_: DifferentiableMap, subset: Group) -> str:
     names = [slot.name for place, slot in enumerate(map_.domain.slots) if place in subset]
     others = [slot.name for place, slot in enumerate(map_.domain.slots) if place not in subset]
     if len(others) < len(names) and len(names) > LISTED:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._checks.agreement import vector_findings
-from gradproof._checks.outcome import failed, passed
+from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._checks.split_products import SplitProducts, products_of_split_probe
 from gradproof._data.formats import DOUBLE
 from gradproof._data.records import CheckResult, Finding, Verdict
@@ -60,7 +60,9 @@ def check(measurements: Measurements) -> CheckResult:
         if not has_forward:
             raise
         return _forward_result(measurements)
-    return _joined(backward, _forward_result(measurements)) if has_forward else backward
+    return (
+        _result_of_both_modes(backward, _forward_result(measurements)) if has_forward else backward
+    )
 
 
 def _has_forward(measurements: Measurements) -> bool:
@@ -75,18 +77,18 @@ def _backward_result(measurements: Measurements) -> CheckResult:
     products = products_of_split_probe(measurements, forward=False)
     findings = _findings(measurements, products, forward=False)
     if findings and _is_rounding(measurements, products):
-        return passed(_NAME, "the backward is nothing but rounding")
+        return passed_check(_NAME, "the backward is nothing but rounding")
     split = products.split
     if not findings:
         single = " and of one entry" if products.is_single_asked else ""
         text = f"the backward is linear in cotangents of {split.sizes}, with zeros{single}"
         notes = (products.refused,) if products.refused else ()
-        return passed(_NAME, text, notes=notes)
+        return passed_check(_NAME, text, notes=notes)
     known = measurements.gradient(0)
     off = np.linalg.norm(products.parts[0] * split.factors[0] - known)
     is_ignored = bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(known))
     summary = f"the backward {'ignores' if is_ignored else 'is not linear in'} the cotangent"
-    return failed(_NAME, summary, findings, evidence=NotLinear(is_ignored))
+    return failed_check(_NAME, summary, findings, evidence=NotLinear(is_ignored))
 
 
 def _forward_result(measurements: Measurements) -> CheckResult:
@@ -96,16 +98,16 @@ def _forward_result(measurements: Measurements) -> CheckResult:
     if findings and _is_below_bars(measurements, products):
         findings = ()
     if findings:
-        return failed(_NAME, "forward mode is not linear in the tangent", findings)
+        return failed_check(_NAME, "forward mode is not linear in the tangent", findings)
     notes = (f"forward mode: {products.refused}",) if products.refused else ()
-    return passed(_NAME, "forward mode is linear in the tangent", notes=notes)
+    return passed_check(_NAME, "forward mode is linear in the tangent", notes=notes)
 
 
-def _joined(backward: CheckResult, forward: CheckResult) -> CheckResult:
+def _result_of_both_modes(backward: CheckResult, forward: CheckResult) -> CheckResult:
     """One result of both modes."""
     if backward.verdict is Verdict.PASSED and forward.verdict is Verdict.PASSED:
         summary = f"{backward.summary}; forward mode likewise"
-        return passed(_NAME, summary, notes=(*backward.notes, *forward.notes))
+        return passed_check(_NAME, summary, notes=(*backward.notes, *forward.notes))
     if backward.verdict is Verdict.PASSED:
         return forward
     if forward.verdict is Verdict.PASSED:

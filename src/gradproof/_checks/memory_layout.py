@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._checks.agreement import gradient_repeats, vector_findings
-from gradproof._checks.outcome import failed, inconclusive, passed, skipped
+from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Space, Values
@@ -75,14 +75,14 @@ def check(measurements: Measurements) -> CheckResult:
     stacks = map_.layouts()
     ways = map_.input_layouts() if measurements.settings.other_inputs else ()
     if not stacks and not ways:
-        return skipped(_NAME, "no output has a second memory layout")
+        return skipped_check(_NAME, "no output has a second memory layout")
     trials: list[_Trial] = []
     for stack in stacks:
         trials += _trials(stack, lambda layout: _cotangent_trial(measurements, layout))
     if ways:
         trials += _trials("+".join(ways), lambda layout: _inputs_trial(measurements, layout))
     if any(trial.findings for trial in trials) and not gradient_repeats(measurements):
-        return inconclusive(_NAME, "the gradient does not repeat, in whatever layout")
+        return inconclusive_check(_NAME, "the gradient does not repeat, in whatever layout")
     return _result(trials)
 
 
@@ -103,10 +103,10 @@ def _result(trials: list[_Trial]) -> CheckResult:
     if not wrong:
         open_ = [trial.open for trial in trials if trial.open]
         if open_:
-            return inconclusive(_NAME, open_[0], notes=notes)
+            return inconclusive_check(_NAME, open_[0], notes=notes)
         right = dict.fromkeys(name for trial in trials if trial.is_right for name in _names(trial))
         names = ", ".join(right) or "none that the function takes"
-        return passed(_NAME, f"the same in another memory layout: {names}", notes=notes)
+        return passed_check(_NAME, f"the same in another memory layout: {names}", notes=notes)
     layouts = {
         subject: [trial.layout for trial in wrong if trial.subject == subject]
         for subject in (_COTANGENT, _INPUTS)
@@ -121,7 +121,7 @@ def _result(trials: list[_Trial]) -> CheckResult:
     if "contiguous" in evidence.cotangent | evidence.inputs:
         summary = f"another result where {where}"
     findings = tuple(finding for trial in wrong for finding in trial.findings)
-    return failed(
+    return failed_check(
         _NAME, summary, findings, notes=notes, where=f"only where {where}", evidence=evidence
     )
 

@@ -21,7 +21,7 @@ from gradproof._checks.groups import (
     share_of_subsets,
     splits,
 )
-from gradproof._checks.outcome import failed, inconclusive, passed, skipped
+from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.space import Space, Values
@@ -49,15 +49,17 @@ def check(measurements: Measurements) -> CheckResult:
         except Unsupported:
             pass  # the forward check says why there is no forward mode
     if findings and has_reverse and not gradient_repeats(measurements):
-        return inconclusive(_NAME, "the gradient does not repeat, with every cotangent defined")
+        return inconclusive_check(
+            _NAME, "the gradient does not repeat, with every cotangent defined"
+        )
     if findings:
         summary = "an undefined cotangent or tangent is not treated as zero"
-        return failed(_NAME, summary, findings)
+        return failed_check(_NAME, summary, findings)
     if not modes:
-        return skipped(_NAME, "one input only: without its tangent there is none")
+        return skipped_check(_NAME, "one input only: without its tangent there is none")
     names = " and ".join(f"{mode.noun}s" for mode in modes)
     notes = tuple(note for mode in modes if (note := _note(mode)))
-    return passed(_NAME, f"undefined {names} behave like zero", notes=notes)
+    return passed_check(_NAME, f"undefined {names} behave like zero", notes=notes)
 
 
 @dataclass(frozen=True)
@@ -172,14 +174,14 @@ def _against_zero(mode: _Mode, missing: Group) -> tuple[Finding, ...]:
     got = _product_without(mode, missing)
     if isinstance(got, Finding):
         return (got,)
-    expected = mode.ask(_zeroed(mode, missing))
+    expected = mode.ask(_probe_with_zeros(mode, missing))
     what = f"{_names(mode, missing)} undefined against zero"
     return _disagreements(mode, got, expected, (expected,), what)
 
 
 def _sum_findings(mode: _Mode, pair: tuple[Group, Group]) -> tuple[Finding, ...]:
     """What is wrong where zeros are treated as what is missing is, and wrongly."""
-    parts = [mode.ask(_zeroed(mode, missing)) for missing in pair]
+    parts = [mode.ask(_probe_with_zeros(mode, missing)) for missing in pair]
     what = f"{mode.noun}s of some slots with zeros for the others, added up, against the whole"
     return _disagreements(mode, parts[0] + parts[1], mode.whole, (mode.whole, *parts), what)
 
@@ -217,7 +219,7 @@ def _product_without(mode: _Mode, missing: Group) -> Values | Finding:
         return Finding(_NAME, message, "undefined: raised", output=place)
 
 
-def _zeroed(mode: _Mode, missing: Group) -> Values:
+def _probe_with_zeros(mode: _Mode, missing: Group) -> Values:
     """The probe with zeros in some slots."""
     probe: Values = mode.probe.copy()
     for slot in missing:

@@ -7,21 +7,23 @@ from typing import Any
 from gradproof._data.records import CheckResult, Finding, Verdict
 
 
-def passed(name: str, summary: str, **more: Any) -> CheckResult:
+def passed_check(name: str, summary: str, **more: Any) -> CheckResult:
     """A check that found nothing wrong; `more` are further fields of the result."""
     return CheckResult(name, Verdict.PASSED, summary, **more)
 
 
-def skipped(name: str, reason: str, **more: Any) -> CheckResult:
+def skipped_check(name: str, reason: str, **more: Any) -> CheckResult:
     """A check that could not be asked."""
     return CheckResult(name, Verdict.SKIPPED, reason, **more)
 
 
-def inconclusive(name: str, reason: str, **more: Any) -> CheckResult:
+def inconclusive_check(name: str, reason: str, **more: Any) -> CheckResult:
     """A check that was asked and decided nothing."""
     return CheckResult(name, Verdict.INCONCLUSIVE, reason, **more)
 
 
-def failed(name: str, summary: str, findings: tuple[Finding, ...], **more: Any) -> CheckResult:
+def failed_check(
+    name: str, summary: str, findings: tuple[Finding, ...], **more: Any
+) -> CheckResult:
     """A check that found something wrong; `findings` say where, largest gap first."""
     return CheckResult(name, Verdict.FAILED, summary, findings=findings, **more)

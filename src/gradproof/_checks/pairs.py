@@ -16,7 +16,7 @@ import numpy as np
 
 from gradproof._checks.agreement import identity_finding, vector_findings
 from gradproof._checks.derivatives import derivative_of_backward, derivative_of_forward
-from gradproof._checks.outcome import failed, passed
+from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._data.exceptions import short_line
 from gradproof._data.formats import DOUBLE
 from gradproof._data.records import CheckResult, Finding
@@ -39,29 +39,31 @@ _WORDS = {
 def check_symmetry(measurements: Measurements) -> CheckResult:
     """<b, H a> = <a, H b>, H from the double backward."""
     name = "symmetry"
-    exact = _in_double(measurements)
+    exact = _measurements_in_double(measurements)
     derivative = _aligned_derivative(exact)
     a, b, inputs = exact.tangent(0), exact.tangent(1), exact.map.domain.size
     of_a, of_b = (derivative.map.vjp(each)[:inputs] for each in (a, b))
     left, right = float(b @ of_a), float(a @ of_b)
     _require_numbers((left, right))
-    allowed = _allowed(exact, np.linalg.norm(b * of_a) + np.linalg.norm(a * of_b))
+    allowed = _allowance(exact, np.linalg.norm(b * of_a) + np.linalg.norm(a * of_b))
     if abs(left - right) <= allowed:
-        return passed(name, "the Hessian of the double backward is symmetric")
+        return passed_check(name, "the Hessian of the double backward is symmetric")
     message = (
         f"the Hessian H of <v, F> is not symmetric: <b, H a> is {left:.6g}, <a, H b> is {right:.6g}"
     )
     finding = identity_finding(name, (left, right), allowed, message)
-    return failed(name, "the double backward claims a Hessian that is not symmetric", (finding,))
+    return failed_check(
+        name, "the double backward claims a Hessian that is not symmetric", (finding,)
+    )
 
 
 def check_linearity(measurements: Measurements) -> CheckResult:
     """The double backward is linear in both of its cotangents: v, and that of J^T v."""
-    name, exact = "second_linearity", _in_double(measurements)
+    name, exact = "second_linearity", _measurements_in_double(measurements)
     findings = (*_findings_in_second_cotangent(exact), *_findings_in_first_cotangent(exact))
     if not findings:
-        return passed(name, "the double backward is linear in both cotangents")
-    return failed(name, "the double backward is not linear in its cotangents", findings)
+        return passed_check(name, "the double backward is linear in both cotangents")
+    return failed_check(name, "the double backward is not linear in its cotangents", findings)
 
 
 def _findings_in_second_cotangent(exact: Measurements) -> tuple[Finding, ...]:
@@ -121,7 +123,7 @@ def _linearity_findings(
 
 def check_pairs(measurements: Measurements) -> CheckResult:
     """The number v . D^2 F[a, b] is the same in every pair of modes there is."""
-    name, exact = "pairs", _in_double(measurements)
+    name, exact = "pairs", _measurements_in_double(measurements)
     numbers: dict[str, float] = {}
     size, reasons = 0.0, list[str]()
     for pair, words in _WORDS.items():
@@ -134,12 +136,14 @@ def check_pairs(measurements: Measurements) -> CheckResult:
     if len(numbers) < 2:
         raise Unsupported(short_line(f"fewer than two pairs of modes exist; {reasons[0]}"))
     _require_numbers(numbers.values())
-    allowed = _allowed(exact, size)
+    allowed = _allowance(exact, size)
     if max(numbers.values()) - min(numbers.values()) <= allowed:
         named = ", ".join(_WORDS[pair] for pair in numbers)
-        return passed(name, f"one second derivative in {len(numbers)} pairs of modes: {named}")
+        return passed_check(
+            name, f"one second derivative in {len(numbers)} pairs of modes: {named}"
+        )
     finding = _finding_of_odd_pair(name, numbers, allowed)
-    return failed(name, "pairs of modes claim different second derivatives", (finding,))
+    return failed_check(name, "pairs of modes claim different second derivatives", (finding,))
 
 
 def _second_derivative(pair: str, exact: Measurements) -> tuple[float, float]:
@@ -169,7 +173,7 @@ def _aligned_derivative(measurements: Measurements) -> Measurements:
     return derivative
 
 
-def _in_double(measurements: Measurements) -> Measurements:
+def _measurements_in_double(measurements: Measurements) -> Measurements:
     """Those of the same function on float64 arrays.
 
     Raises:
@@ -190,7 +194,7 @@ def _require_numbers(found: Iterable[float]) -> None:
         raise Unsupported("the second derivative is claimed to be no number here")
 
 
-def _allowed(exact: Measurements, size: float) -> float:
+def _allowance(exact: Measurements, size: float) -> float:
     """Rounding of v . D^2 F[a, b], whose factors are of this size, as tangents are scaled to x."""
     value = float(np.linalg.norm(exact.cotangent(0) * _finite_value(exact)))
     return _ROUNDINGS * (math.sqrt(exact.unit) * float(size) + _ROUNDINGS * exact.unit * value)

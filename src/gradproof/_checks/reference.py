@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from gradproof._checks.agreement import vector_findings
-from gradproof._checks.outcome import failed, inconclusive, passed, skipped
+from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
@@ -27,13 +27,13 @@ def check(measurements: Measurements) -> CheckResult:
     """F(x) is that of the reference, as far as honest rounding goes."""
     map_, settings = measurements.map, measurements.settings
     if settings.reference is None:
-        return skipped(_NAME, "no reference was given")
+        return skipped_check(_NAME, "no reference was given")
     try:
         with users_errors():
             reference = map_.in_double(settings.reference)
             exact = reference.kept_value()
     except UsersError as error:
-        return inconclusive(_NAME, f"the reference raised {error}")
+        return inconclusive_check(_NAME, f"the reference raised {error}")
     sides = _values_beside_exact(measurements, reference, exact)
     undefined = np.flatnonzero(np.isfinite(sides.got[0]) != np.isfinite(exact))
     if undefined.size:
@@ -46,13 +46,13 @@ def check(measurements: Measurements) -> CheckResult:
         count = f"{len(wrong)} array{'s' if wrong[1:] else ''}"
         summary = f"{count} off by more than rounding explains, against {_REFERENCE}"
         findings = tuple(_value_finding(sides, array) for array in wrong)
-        return failed(_NAME, summary, findings, **more)
+        return failed_check(_NAME, summary, findings, **more)
     if any(each.is_open for array in arrays for each in array.deviations):
         text = f"it is off by about as much as rounding explains, against {_REFERENCE}"
-        return inconclusive(_NAME, text, **more)
+        return inconclusive_check(_NAME, text, **more)
     resolution = max((array.resolution for array in arrays), default=0.0)
     text = f"it agrees with {_REFERENCE} to {resolution:.0e}"
-    return passed(_NAME, text, resolution=resolution, **more)
+    return passed_check(_NAME, text, resolution=resolution, **more)
 
 
 def _values_beside_exact(
@@ -88,7 +88,9 @@ def _undefined_result(map_: DifferentiableMap, sides: ClaimedBesideExact, i: int
     place = map_.codomain.locate(i)
     message = f"value of {place}: {got:g}, that of {_REFERENCE} is {exact:g}"
     finding = Finding(_NAME, message, "value", None, place, got, exact, 0.0, 0.0)
-    return failed(_NAME, "another value than that of the reference", (finding,), oracle=_REFERENCE)
+    return failed_check(
+        _NAME, "another value than that of the reference", (finding,), oracle=_REFERENCE
+    )
 
 
 def _value_finding(sides: ClaimedBesideExact, array: ArrayDeviations) -> Finding:
@@ -138,6 +140,6 @@ def identity(
         what = f"for {name} cotangents, against {_REFERENCE}"
         if findings := vector_findings(found.name, measurements, got, expected, what):
             summary = f"off {what}"
-            return failed(found.name, summary, findings, oracle=_REFERENCE)
+            return failed_check(found.name, summary, findings, oracle=_REFERENCE)
     text = f"as {_REFERENCE}, which is the definition, for large and small cotangents"
-    return passed(found.name, f"{text}; neither keeps the identity: {own.summary}")
+    return passed_check(found.name, f"{text}; neither keeps the identity: {own.summary}")

@@ -19,7 +19,7 @@ import numpy as np
 
 from gradproof._checks.agreement import vector_findings, vectors_agree
 from gradproof._checks.groups import listed_names
-from gradproof._checks.outcome import failed, inconclusive, passed, skipped
+from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._compare.claims import Mode
 from gradproof._data.records import CheckResult, Finding, Verdict
@@ -77,12 +77,12 @@ def check(measurements: Measurements) -> CheckResult:
     """J^T v of the kept call stays what it was, and another point has its own J^T v and J u."""
     map_ = measurements.map
     if not measurements.settings.other_inputs:
-        return skipped(_NAME, "no other inputs are to be tried")
+        return skipped_check(_NAME, "no other inputs are to be tried")
     if not (map_.domain.size and map_.codomain.size):
-        return skipped(_NAME, "no entries to move")
+        return skipped_check(_NAME, "no entries to move")
     jitter = float(measurements.function.jitter.max())
     if jitter > math.sqrt(measurements.unit) * measurements.largest_value:
-        return skipped(_NAME, "the function returns another value every time")
+        return skipped_check(_NAME, "the function returns another value every time")
     with contextlib.suppress(Unsupported):  # forward mode may be all there is
         measurements.gradient(0)  # before any call far away
     outcome, reason, tried = _Outcome(), "", 0
@@ -97,7 +97,7 @@ def check(measurements: Measurements) -> CheckResult:
         if decided or tried == _MOST_POINTS:
             break
     if not tried:
-        return skipped(_NAME, f"at the second points tried the function {reason}")
+        return skipped_check(_NAME, f"at the second points tried the function {reason}")
     return _result(measurements, outcome)
 
 
@@ -106,15 +106,15 @@ def _result(measurements: Measurements, outcome: _Outcome) -> CheckResult:
         # Later checks find what earlier ones did.
         measurements.map.value(measurements.map.point)
         summary = SUMMARIES[outcome.findings[0].kind]
-        return failed(
+        return failed_check(
             _NAME, summary, outcome.findings, evidence=outcome.evidence, notes=outcome.notes
         )
     if outcome.doubt:
-        return inconclusive(_NAME, outcome.doubt, notes=outcome.notes)
+        return inconclusive_check(_NAME, outcome.doubt, notes=outcome.notes)
     if math.isnan(outcome.bound):
-        return passed(_NAME, _UNCHANGED, notes=outcome.notes)
+        return passed_check(_NAME, _UNCHANGED, notes=outcome.notes)
     text = f"{_UNCHANGED}, and has its own derivative, to {outcome.bound:.0e}"
-    return passed(_NAME, text, notes=outcome.notes, resolution=outcome.bound)
+    return passed_check(_NAME, text, notes=outcome.notes, resolution=outcome.bound)
 
 
 def _second_points(measurements: Measurements, number: int = 0) -> Iterator[Values]:

@@ -6,7 +6,7 @@ import contextlib
 
 import numpy as np
 
-from gradproof._checks.outcome import failed, passed
+from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Values
@@ -45,10 +45,10 @@ def check(measurements: Measurements) -> CheckResult:
     if findings:
         only_values = all(finding.kind == "primal" for finding in findings)
         summary = _OTHER_VALUE if only_values else _CHANGED
-        return failed(_NAME, summary, tuple(findings), notes=tuple(notes))
+        return failed_check(_NAME, summary, tuple(findings), notes=tuple(notes))
     if notes:
-        return passed(_NAME, "inputs and cotangent are left as they were", notes=tuple(notes))
-    return passed(_NAME, _CLEAN)
+        return passed_check(_NAME, "inputs and cotangent are left as they were", notes=tuple(notes))
+    return passed_check(_NAME, _CLEAN)
 
 
 def _ask_again(measurements: Measurements) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradproof._checks.outcome import failed, passed
+from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._measurements import Measurements
 
@@ -22,5 +22,5 @@ def check(measurements: Measurements) -> CheckResult:
         message = f"gradient of {place}: {value:.6g}, but the entry is unspecified: expected 0"
         findings.append(Finding(_NAME, message, "outside", place, None, value, 0.0, 0.0, 0.0))
     if findings:
-        return failed(_NAME, "unspecified entries have a gradient", tuple(findings))
-    return passed(_NAME, "unspecified entries have no gradient")
+        return failed_check(_NAME, "unspecified entries have a gradient", tuple(findings))
+    return passed_check(_NAME, "unspecified entries have no gradient")

@@ -36,7 +36,7 @@ class Term:
     probe: Values
 
 
-def summed(terms: Sequence[Term]) -> Values:
+def weighted_sum(terms: Sequence[Term]) -> Values:
     """The weighted sum of some probes, (k,)."""
     total: Values = np.sum([term.weight * term.probe for term in terms], axis=0)
     return total
@@ -80,7 +80,7 @@ def _single_entry(terms: Sequence[Term], shares: Values, scales: Values, seed: i
     and a single number has one sign.
     """
     at = random_integer(seed, Kind.SPECIAL, 1, shares.size)
-    rest = summed(terms) * shares
+    rest = weighted_sum(terms) * shares
     # The factor of the large part is negative: the largest entry of it has the other sign.
     value = math.copysign(FULL_MANTISSA[seed % 2], float(rest[np.argmax(np.abs(rest))]))
     return Term("single", _SINGLE, unit_vector(shares.size, at, value * float(scales[at])))

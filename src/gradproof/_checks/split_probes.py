@@ -16,7 +16,7 @@ from gradproof._checks.special_probes import (
     Term,
     special_cotangents,
     special_tangents,
-    summed,
+    weighted_sum,
 )
 from gradproof._data.formats import FORMATS, SINGLE
 from gradproof._data.space import Slot, Space, Values
@@ -48,9 +48,9 @@ class SplitProbe:
     def part(self, number: int) -> Values:
         """Part 0, the large one, or 1, times its factor, (k,)."""
         share = self.shares if number == 0 else 1.0 - self.shares
-        return self.factors[number] * share * summed(self.terms)
+        return self.factors[number] * share * weighted_sum(self.terms)
 
-    def of_usual_size(self) -> SplitProbe:
+    def probe_of_usual_size(self) -> SplitProbe:
         """The same in two parts that are as large as the sum."""
         large, small = (math.copysign(1.0, factor) for factor in self.factors)
         return replace(self, factors=(large, small), lost=0.0)
@@ -104,7 +104,7 @@ def _split_probe(
         product: the largest entry of the product of the first term.
         unit: unit round-off that the map shows.
     """
-    whole, dense = _largest_entry(summed(terms)), _largest_entry(terms[0].probe)
+    whole, dense = _largest_entry(weighted_sum(terms)), _largest_entry(terms[0].probe)
     times = whole / dense if dense else 1.0
     up, down, lost = _reach(spaces, (whole, product * times), unit)
     factors = (up * FULL_MANTISSA[0], down * FULL_MANTISSA[1])

@@ -72,7 +72,7 @@ def products_of_split_probe(measurements: Measurements, *, forward: bool) -> Spl
     except Exception as error:  # whatever the user's rule raises
         refused = f"the sizes {split.sizes} were refused: {exception_line(error)}"
     if refused:
-        split = split.of_usual_size()
+        split = split.probe_of_usual_size()
         parts = _products_of_parts(ask, split)
     terms = []
     for term in split.terms:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradproof._checks.agreement import identity_finding, modes_gap, vector_findings
-from gradproof._checks.outcome import failed, passed
+from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Values
 from gradproof._maps.contract import Transform, Unsupported
@@ -24,8 +24,8 @@ def check(name: str, measurements: Measurements) -> CheckResult:
     else:
         findings, what = _findings_of_gradient(measurements, transform), "gradient"
     if findings:
-        return failed(name, f"{transform.what}: not what the backward says", findings)
-    return passed(name, f"{transform.what}: the same {what}")
+        return failed_check(name, f"{transform.what}: not what the backward says", findings)
+    return passed_check(name, f"{transform.what}: the same {what}")
 
 
 def _findings_of_gradient(measurements: Measurements, transform: Transform) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradproof._checks import concluded, requested_checks
+from gradproof._checks import conclude_check, requested_checks
 from gradproof._data import watch
 from gradproof._data.checks import Check
 from gradproof._data.exceptions import exception_line, short_line
@@ -78,7 +78,7 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
             verdict = Verdict.INCONCLUSIVE if wanted else Verdict.SKIPPED
             result = CheckResult(name, verdict, "no input is left that could be moved")
         else:
-            result = concluded(row, measurements)
+            result = conclude_check(row, measurements)
             if result.verdict is Verdict.FAILED:
                 value = measurements.function.centre
                 result = explained(result, map_.domain, map_.codomain, map_.given, value)

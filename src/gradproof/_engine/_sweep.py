@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.samples import Samples
-from gradproof._checks.outcome import failed, inconclusive, passed
+from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check
 from gradproof._data import checks, watch
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import RunSettings
@@ -101,7 +101,7 @@ def _concluded(found: dict[str, Report], notes: list[str]) -> CheckResult:
             summary = f"wrong {where}: {result.name}: {result.summary}"
             more = {"where": result.where, "causes": result.causes, "notes": tuple(notes)}
             findings = tuple(replace(each, check="sweep") for each in result.findings)
-            return failed("sweep", summary, findings, **more)
+            return failed_check("sweep", summary, findings, **more)
     if not found:
-        return inconclusive("sweep", "the function takes no other inputs", notes=tuple(notes))
-    return passed("sweep", f"right at {len(found)} other inputs", notes=tuple(notes))
+        return inconclusive_check("sweep", "the function takes no other inputs", notes=tuple(notes))
+    return passed_check("sweep", f"right at {len(found)} other inputs", notes=tuple(notes))
