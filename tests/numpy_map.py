@@ -12,7 +12,7 @@ import numpy as np
 from gradproof._data.records import CheckResult, Report
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Slot, Space
-from gradproof._engine import run
+from gradproof._engine import run_checks
 from gradproof._maps.contract import CallCounter, DifferentiableMap, Unsupported
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
@@ -179,7 +179,7 @@ def _space(letter: str, shapes: Sequence[tuple[int, ...]]) -> Space:
 
 def report_of(map_: DifferentiableMap, *checks: str, seed: int = 0, **options: Any) -> Report:
     """The report on some checks of a map."""
-    return run(map_, RunSettings(checks=checks, seed=seed, **options), target="f")
+    return run_checks(map_, RunSettings(checks=checks, seed=seed, **options), target="f")
 
 
 def result_of(map_: DifferentiableMap, check: str, seed: int = 0, **options: Any) -> CheckResult:

@@ -13,7 +13,7 @@ import gradproof
 from gradproof import CheckResult, DerivativeError, Report, Verdict
 from gradproof._data.settings import CHECK_NAMES, RunSettings, run_settings
 from gradproof._data.watch import Observer, observe_runs
-from gradproof._engine import run
+from gradproof._engine import run_checks
 from gradproof._maps import contract
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import DerivativeWarning, UsageError
@@ -227,7 +227,9 @@ def test_another_seed_measures_along_another_direction() -> None:
 
 
 def test_without_a_seed_every_run_draws_and_records_its_own() -> None:
-    seeds = {run(_map(), RunSettings(checks=("linearity",)), target="f").seed for _ in range(8)}
+    seeds = {
+        run_checks(_map(), RunSettings(checks=("linearity",)), target="f").seed for _ in range(8)
+    }
     assert len(seeds) == 8
 
 
@@ -357,7 +359,7 @@ def test_findings_and_notes_are_those_of_all_checks() -> None:
 
 
 def test_the_report_names_what_was_checked() -> None:
-    report = run(
+    report = run_checks(
         _map(inputs=[(2, 2), (4,)]), RunSettings(checks=("backward",), seed=0), target="mine"
     )
     assert report.target == "mine"

@@ -33,19 +33,19 @@ class Run:
 _run = Run()
 
 
-def run_is(run: Run) -> Run:
+def set_run(run: Run) -> Run:
     """From now on faces follow this run; returns the one before."""
     global _run
     before, _run = _run, run
     return before
 
 
-def current() -> Run:
+def current_run() -> Run:
     """The run that faces follow."""
     return _run
 
 
-def way_of(inconclusive: str | None) -> str:
+def chosen_way(inconclusive: str | None) -> str:
     """What an inconclusive check does: as asked for, or by default. UsageError for other words."""
     __tracebackhide__ = True
     asked = _run.inconclusive if inconclusive is None else inconclusive
@@ -81,7 +81,7 @@ def assert_derivatives(
     __tracebackhide__ = True
     import gradproof
 
-    way = way_of(inconclusive)
+    way = chosen_way(inconclusive)
     try:
         report = gradproof.check(fn, inputs, kwargs, **{**_run.options(), **options})
     except Exception as error:  # of the user's function, or UsageError: not our frames
@@ -89,7 +89,7 @@ def assert_derivatives(
         raise error
     report = _run.tell(report, way)
     if report.verdict is Verdict.SKIPPED:
-        why = summary.deciding(report)
+        why = summary.deciding_text(report)
         raise UsageError(f"checks: nothing of {report.target} was tested: {why}; ask for others")
     undecided = report.verdict is Verdict.INCONCLUSIVE
     if not report or (undecided and way == "error"):

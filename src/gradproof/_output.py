@@ -16,13 +16,13 @@ Named = Sequence[tuple[str, Report]]
 OPTIONS = {"budget": "--budget", "budget_seconds": "--budget-seconds"}
 
 
-def told(report: Report, line: str, options: Mapping[str, str]) -> Report:
+def report_for_shell(report: Report, line: str, options: Mapping[str, str]) -> Report:
     """The report, repeated by a line for a shell, whose advice names options of a program."""
-    checks = tuple(_told(result, options) for result in report.checks)
+    checks = tuple(_result_for_shell(result, options) for result in report.checks)
     return replace(report, checks=checks, repeat=line)
 
 
-def _told(result: CheckResult, options: Mapping[str, str]) -> CheckResult:
+def _result_for_shell(result: CheckResult, options: Mapping[str, str]) -> CheckResult:
     for argument, option in options.items():
         advice = f"raise {argument}="
         if result.summary.endswith(advice):
@@ -31,7 +31,7 @@ def _told(result: CheckResult, options: Mapping[str, str]) -> CheckResult:
     return result
 
 
-def as_json(reports: Named, compared: Sequence[ComparedCall] | None = None) -> str:
+def json_text(reports: Named, compared: Sequence[ComparedCall] | None = None) -> str:
     """The reports, and calls that were answered twice, as JSON."""
     return json.dump_many(reports, compared) + "\n"
 
@@ -46,7 +46,7 @@ def save(
 ) -> None:
     """Write them to a file that an option names, in a form or in that of its ending."""
     as_page = (form or format_of(file, option)) == "html"
-    made = html.render_many(reports, compared=compared) if as_page else as_json(reports, compared)
+    made = html.render_many(reports, compared=compared) if as_page else json_text(reports, compared)
     files.write(file, made, option)
 
 
@@ -54,11 +54,11 @@ def format_of(file: str, option: str, forms: Sequence[str] = ("html", "json")) -
     """What to write by the end of the name. UsageError where it cannot be."""
     form = files.form_of(file, option, forms)
     if form == "html":
-        html.ready()
+        html.require_template_engine()
     return form
 
 
-def annotates() -> bool:
+def is_on_github() -> bool:
     """Whether GitHub Actions reads what is printed, and shows it beside the lines of a change."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
 
@@ -70,12 +70,12 @@ def annotation(level: str, place: tuple[str, int], message: str) -> str:
     if os.path.commonpath([file, root]) == root:
         file = os.path.relpath(file, root)
     where = {"file": file.replace(os.sep, "/"), **({"line": str(line)} if line else {})}
-    told = {**where, "title": "gradproof"}
-    said = ",".join(f"{name}={_escaped(text, ':,')}" for name, text in told.items())
-    return f"::{level} {said}::{_escaped(message)}"
+    properties = {**where, "title": "gradproof"}
+    listed = ",".join(f"{name}={_escape(text, ':,')}" for name, text in properties.items())
+    return f"::{level} {listed}::{_escape(message)}"
 
 
-def _escaped(text: str, more: str = "") -> str:
+def _escape(text: str, more: str = "") -> str:
     """As the runner of GitHub Actions unescapes it."""
     for character in f"%\r\n{more}":  # the per cent sign first
         text = text.replace(character, f"%{ord(character):02X}")

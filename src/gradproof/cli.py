@@ -33,7 +33,7 @@ from gradproof._data.settings import CHECK_NAMES, SEED, new_seed
 from gradproof._data.visible import escape_invisible
 from gradproof._data.watch import observe_runs
 from gradproof._render import json, suite, terminal
-from gradproof._render.progress import CheckProgress, shown
+from gradproof._render.progress import CheckProgress, show_progress
 from gradproof._survey import INTERRUPTED_CASE, CaseResult, SurveyReport
 from gradproof.errors import UsageError
 
@@ -168,7 +168,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         fn = gradproof.by_hand(function, **claims) if claims else function
         inputs, kwargs = call_arguments(arguments, framework_of_arrays(arguments, function), seed)
         try:
-            with observe_runs(follow), shown(follow):
+            with observe_runs(follow), show_progress(follow):
                 report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)
             status = STATUS_OF[report.verdict]
         except UsageError:
@@ -181,7 +181,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
             raise UserCodeError(arguments.target, error) from error
     # The seed makes the arrays too, so that this line repeats the whole run.
     line = shlex.join(["gradproof", *argv, *(["--seed", str(seed)] if given is None else [])])
-    report = _output.told(report, line, _output.OPTIONS)
+    report = _output.report_for_shell(report, line, _output.OPTIONS)
     if not arguments.quiet:
         _print_reports([CaseResult(report.target, report)])
     _write_files(arguments, [(report.target, report)])
@@ -250,7 +250,7 @@ def _run_explain(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # 
     except (OSError, ValueError) as error:  # no text in UTF-8; a name with a NUL
         raise UsageError(f"FILE: cannot read {arguments.file!r}: {error}") from error
     try:
-        reports, compared = json.load_many(text), json.compared_in(text)
+        reports, compared = json.load_many(text), json.compared_calls_in(text)
     except UsageError as error:
         raise UsageError(f"FILE: {arguments.file!r}: {error}") from None
     _print_reports([CaseResult(name, report) for name, report in reports])

@@ -168,7 +168,7 @@ class _Run(_asserts.Run):
     def closed(self, gradcheck: str | None) -> Callable[[], None]:
         """Let faces follow this run, and PyTorch's gradcheck become that; returns what ends it."""
         with ExitStack() as stack:
-            stack.callback(_asserts.run_is, _asserts.run_is(self))
+            stack.callback(_asserts.set_run, _asserts.set_run(self))
             if gradcheck is not None:
                 if importlib.util.find_spec("torch") is None:
                     raise pytest.UsageError("--gradproof-gradcheck: PyTorch is not installed")
@@ -197,7 +197,7 @@ class _Run(_asserts.Run):
         if self._item is None:  # a file is being imported
             return report
         options = {"budget_seconds": "--gradproof-total-seconds"} if self._left is not None else {}
-        report = _output.told(report, self._repeat(self._item, report.seed), options)
+        report = _output.report_for_shell(report, self._repeat(self._item, report.seed), options)
         wanted = self._config.getoption("gradproof_report") is not None
         kept = {
             "verdict": report.verdict.value,
@@ -244,7 +244,7 @@ def pytest_runtest_makereport(
     if isinstance(error, DerivativeError) and error.report is not None and crash is not None:
         undecided = error.report.verdict is not Verdict.FAILED
         crash.message = (undecided_line if undecided else summary.headline)(error.report)
-        if _output.annotates():
+        if _output.is_on_github():
             said = summary.annotation(error.report)
             line = _output.annotation("error", (crash.path, crash.lineno), said)
             vars(told)["gradproof_annotation"] = line

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from gradproof._data.records import CheckResult, Finding, Place, Verdict
 from gradproof._data.results import MeasuredBlock
 from gradproof._data.space import Slot, Space
-from gradproof._explain.case import Case
+from gradproof._explain.case import WrongJacobian
 from gradproof._explain.causes import ADVICE
 from gradproof._explain.entries import causes_of_entries as diagnosed
-from gradproof._explain.explain import explained
+from gradproof._explain.explain import explain_result
 from gradproof._explain.factors import ratio_text
 
 BAR = 1e-9
@@ -32,11 +32,11 @@ def case_of(
     parts: tuple[str, ...] = ("",),
     point: np.ndarray | None = None,
     value: np.ndarray | None = None,
-) -> Case:
+) -> WrongJacobian:
     allowed = BAR + 1e-6 * np.abs(measured)
     n, m = measured.shape[1], measured.shape[0]
     names = "xwb"[: len(inputs)]
-    return Case(
+    return WrongJacobian(
         claimed=claimed,
         measured=measured,
         allowed=allowed,
@@ -55,7 +55,9 @@ def dense(m: int = 12, n: int = 12) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(m, n))
 
 
-def columns(change: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...] = (3, 4)) -> Case:
+def columns(
+    change: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...] = (3, 4)
+) -> WrongJacobian:
     """A dense Jacobian each of whose rows, shaped as the input, is changed."""
     measured = dense(12, int(np.prod(shape)))
     rows = [change(row.reshape(shape)) for row in measured]
@@ -63,12 +65,12 @@ def columns(change: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...] =
     return case_of(measured, claimed, (shape,), (12,))
 
 
-def rows(change: Callable[[np.ndarray], np.ndarray]) -> Case:
+def rows(change: Callable[[np.ndarray], np.ndarray]) -> WrongJacobian:
     measured = dense()
     return case_of(measured, change(measured), ((12,),), (12,))
 
 
-def edited(change: Callable[[np.ndarray], object]) -> Case:
+def edited(change: Callable[[np.ndarray], object]) -> WrongJacobian:
     claimed = dense()
     change(claimed)
     return case_of(dense(), claimed, ((12,),), (12,))
@@ -81,7 +83,9 @@ def put(index: object, factor: float) -> Callable[[np.ndarray], object]:
     return change
 
 
-def complex_case(gradient: complex, *, conj: bool = False, cotangent: bool = False) -> Case:
+def complex_case(
+    gradient: complex, *, conj: bool = False, cotangent: bool = False
+) -> WrongJacobian:
     """z -> A z; gradients are A^H v, changed."""
     generator = np.random.default_rng(1)
     a = generator.normal(size=(4, 3)) + 1j * generator.normal(size=(4, 3))
@@ -106,7 +110,7 @@ def _same(g: np.ndarray) -> np.ndarray:
     return g
 
 
-def of_values(claimed: np.ndarray, measured: np.ndarray, y: np.ndarray) -> Case:
+def of_values(claimed: np.ndarray, measured: np.ndarray, y: np.ndarray) -> WrongJacobian:
     """An element-wise function."""
     return case_of(np.diag(measured), np.diag(claimed), ((12,),), (12,), point=X, value=y)
 
@@ -115,7 +119,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def symmetric_case() -> Case:
+def symmetric_case() -> WrongJacobian:
     """A function of a symmetric matrix that reads its lower triangle; the claim is symmetric."""
     measured = np.stack([np.tril(row.reshape(4, 4)) for row in dense(3, 16)])
     claimed = (measured + measured.transpose(0, 2, 1)) / 2
@@ -124,7 +128,7 @@ def symmetric_case() -> Case:
     return case_of(*flat, ((4, 4),), (3,), point=(x + x.T).reshape(-1))
 
 
-def softmax_case() -> Case:
+def softmax_case() -> WrongJacobian:
     y = np.exp(X.reshape(3, 4))
     y /= y.sum(1, keepdims=True)
     measured = np.zeros((12, 12))
@@ -134,7 +138,7 @@ def softmax_case() -> Case:
     return case_of(measured, np.diag(flat), ((3, 4),), (3, 4), point=X, value=flat)
 
 
-def stored_case(index: tuple[int, ...], *, last: bool = True) -> Case:
+def stored_case(index: tuple[int, ...], *, last: bool = True) -> WrongJacobian:
     """x[index], whose backward stores what it should add up."""
     measured = np.eye(5)[list(index)]
     claimed = np.zeros_like(measured)
@@ -144,12 +148,12 @@ def stored_case(index: tuple[int, ...], *, last: bool = True) -> Case:
     return case_of(measured, claimed, ((5,),), (len(index),))
 
 
-def centred_case() -> Case:
+def centred_case() -> WrongJacobian:
     measured = np.eye(12) - np.kron(np.eye(3), np.full((4, 4), 0.25))
     return case_of(measured, np.eye(12), ((3, 4),), (3, 4), point=X)
 
 
-def normalised_case() -> Case:
+def normalised_case() -> WrongJacobian:
     """A weighted layer norm without its projection: the gap is a multiple of x - mean(x)."""
     centred = X.reshape(3, 4) - X.reshape(3, 4).mean(1, keepdims=True)
     part = np.random.default_rng(4).normal(size=(12, 3, 1))
@@ -157,7 +161,7 @@ def normalised_case() -> Case:
     return case_of(dense(), dense() + gap, ((3, 4),), (3, 4), point=X)
 
 
-def broadcast_case() -> Case:
+def broadcast_case() -> WrongJacobian:
     """x + w, w of shape (4,) broadcast over 3 rows."""
     w = np.tile(np.eye(4), (3, 1))
     claimed = w.copy()
@@ -166,19 +170,19 @@ def broadcast_case() -> Case:
     return case_of(np.hstack([x, w]), np.hstack([x, claimed]), ((3, 4), (4,)), (3, 4))
 
 
-def swapped_case() -> Case:
+def swapped_case() -> WrongJacobian:
     first, second = dense(12, 6), dense(12, 6)[::-1, :] + 1
     return case_of(np.hstack([first, second]), np.hstack([second, first]), ((6,), (6,)), (12,))
 
 
-def in_float32() -> Case:
+def in_float32() -> WrongJacobian:
     measured = dense()
     case = case_of(measured, measured.astype(np.float32).astype(float), ((12,),), (12,))
     allowed = np.full_like(measured, 1e-12)
     return replace(case, allowed=allowed, wrong=np.abs(case.claimed - measured) > allowed)
 
 
-def in_bfloat16() -> Case:
+def in_bfloat16() -> WrongJacobian:
     fraction, power = np.frexp(dense())
     return case_of(dense(), np.ldexp(np.round(fraction * 256) / 256, power), ((12,),), (12,))
 
@@ -193,7 +197,7 @@ def collected(matrix: np.ndarray) -> np.ndarray:
     return made
 
 
-TABLE: dict[str, tuple[str, Callable[[], Case], str]] = {
+TABLE: dict[str, tuple[str, Callable[[], WrongJacobian], str]] = {
     "everything twice": ("factor", lambda: rows(lambda m: 2 * m), "multiplied by 2"),
     "half": ("factor", lambda: rows(lambda m: m / 2), "1/2"),
     "a mean": (
@@ -254,7 +258,7 @@ def test_a_mistake_is_named(key):
     assert next(iter(causes)) == name
 
 
-def message_of(case: Case, name: str) -> str:
+def message_of(case: WrongJacobian, name: str) -> str:
     return next((cause.message for cause in diagnosed(case) if cause.name == name), "")
 
 
@@ -503,7 +507,7 @@ def result_with(claimed: np.ndarray, name: str = "backward", *, whole: bool = Tr
 
 
 def explained_result(result: CheckResult) -> CheckResult:
-    return explained(result, *SPACES, np.ones(12), np.ones(12))
+    return explain_result(result, *SPACES, np.ones(12), np.ones(12))
 
 
 def test_a_failure_is_explained_with_place_cause_and_patch():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from gradproof._data.space import Slot, Space
-from gradproof._explain.case import Case
+from gradproof._explain.case import WrongJacobian
 from gradproof._explain.place import place_of
 
 N = 12
@@ -27,7 +27,7 @@ def said(wrong: np.ndarray, live: np.ndarray | None = None, **more) -> str:
         "value": np.linspace(1.0, 2.0, m),
         **more,
     }
-    case = Case(
+    case = WrongJacobian(
         claimed=np.where(wrong, 1.5 * measured, measured),
         measured=measured,
         allowed=np.full((m, n), 1e-6),
@@ -131,7 +131,7 @@ def test_what_is_said_to_be_wrong_is_wrong_and_nothing_else_is(wrong, live, poin
 def test_what_is_claimed_where_nothing_is_measured_is_not_where_the_derivative_is_not_zero():
     wrong = np.zeros((N, N), bool)
     wrong[[1, 4, 7], [2, 9, 5]] = True
-    case = Case(
+    case = WrongJacobian(
         claimed=0.8 * wrong,
         measured=np.zeros((N, N)),
         allowed=np.full((N, N), 1e-6),

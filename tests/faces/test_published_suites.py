@@ -88,7 +88,7 @@ def test_a_published_suite_ends_the_same_with_ours_and_every_call_is_answered_th
     report = sdist.parent / "report.json"
     options = ("--gradproof-gradcheck=compare", f"--gradproof-report={report}")
     assert outcomes(sdist, *options) == as_published
-    compared = codec.compared_in(report.read_text(encoding="utf-8"))
+    compared = codec.compared_calls_in(report.read_text(encoding="utf-8"))
     assert compared is not None
     assert len(compared) >= CALLS[name_of(sdist)]
     assert [each for each in compared if not each.same] == []
@@ -110,7 +110,7 @@ def test_a_mistake_that_pytorchs_does_not_see_is_a_difference(sdist):
         assert outcomes(sdist, *options) == {"passed": 6}
     finally:
         file.write_text(right, encoding="utf-8")
-    found = codec.compared_in(report.read_text(encoding="utf-8"))
+    found = codec.compared_calls_in(report.read_text(encoding="utf-8"))
     assert found is not None
     answers = [(each.theirs.says, each.ours.says) for each in found if "Entmax15" in each.test]
     assert answers == [("True", "GradcheckError")] * 3

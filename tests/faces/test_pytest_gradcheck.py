@@ -165,7 +165,7 @@ def test_both_answer_the_test_sees_pytorchs_and_a_table_tells(run, pytester, wor
             "gradproof: 8 derivatives verified to *, 3 failed",
         ]
     )
-    found = codec.compared_in((pytester.path / "report.json").read_text(encoding="utf-8"))
+    found = codec.compared_calls_in((pytester.path / "report.json").read_text(encoding="utf-8"))
     assert found is not None
     assert sorted(each.says for one in found for each in (one.theirs, one.ours)) == sorted(
         ["True"] * 17 + ["False"] * 2 + ["GradcheckError"] * 3 + ["ValueError", "UsageError"]

@@ -80,7 +80,7 @@ def test_every_report_can_be_kept_and_shown(report, name):
     console = Console(file=io.StringIO())
     console.print(terminal.OnTerminal(report), soft_wrap=True)
     console.print(terminal.many_rich([(name, report, ""), (name, None, name)]))
-    forms = [text.render(report), text.as_html(report), console.file.getvalue()]
+    forms = [text.render(report), text.html_text(report), console.file.getvalue()]
     if importlib.util.find_spec("jinja2") is not None:
         forms.append(html.render_many([(name, report)]))
     for form in forms:

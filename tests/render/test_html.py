@@ -172,7 +172,7 @@ def test_names_are_shown_and_never_run():
     assert "<script" not in page
     assert "<img" not in page
     assert bad in "".join(Page(page).words)
-    assert "<script" not in text.as_html(hostile)
+    assert "<script" not in text.html_text(hostile)
 
 
 def test_answers_of_two_gradchecks_have_a_table():

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from example_reports import REPORTS
 from gradproof._render import progress
-from gradproof._render.progress import CheckProgress, shown
+from gradproof._render.progress import CheckProgress, show_progress
 
 
 def drawn(followed: CheckProgress) -> str:
@@ -49,7 +49,7 @@ class Followed:
 def test_a_long_run_is_shown_on_a_terminal_only(terminal, monkeypatch):
     monkeypatch.setattr(progress, "AFTER", 0.0)
     screen, followed = io.StringIO(), Followed()
-    with shown(followed, Console(file=screen, force_terminal=terminal)):
+    with show_progress(followed, Console(file=screen, force_terminal=terminal)):
         assert followed.seen.wait(10 if terminal else 0.2) is terminal
     assert ("softmax: backward" in screen.getvalue()) is terminal
 
@@ -57,6 +57,6 @@ def test_a_long_run_is_shown_on_a_terminal_only(terminal, monkeypatch):
 def test_a_short_run_shows_nothing(monkeypatch):
     monkeypatch.setattr(progress, "AFTER", 3600.0)
     screen, followed = io.StringIO(), Followed()
-    with shown(followed, Console(file=screen, force_terminal=True)):
+    with show_progress(followed, Console(file=screen, force_terminal=True)):
         pass
     assert screen.getvalue() == ""

@@ -34,7 +34,7 @@ def test_no_form_of_a_report_holds_what_is_not_seen(said):
     found = hostile(said)
     forms = [
         text.render(found),
-        text.as_html(found),
+        text.html_text(found),
         summary.headline(found),
         json.dump(found),
         printed(terminal.OnTerminal(found)),

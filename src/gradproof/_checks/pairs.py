@@ -85,15 +85,15 @@ def _findings_in_first_cotangent(exact: Measurements) -> tuple[Finding, ...]:
         found[:inputs] = gradient[:inputs]
         return found
 
-    def claimed_at(v: Values) -> Values:
+    def claim_at_cotangent(v: Values) -> Values:
         at_v = exact.map.derivative(v)
         # Where some gradient is None the derivative of the backward has other coordinates.
         has_w = at_v.codomain.size == w.size
         return part_of_x(at_v.vjp(w) if has_w else np.zeros(inputs))
 
     v, other = (round_to_formats(exact.map.codomain, exact.cotangent(k)) for k in (0, 1))
-    got = claimed_at(_A * v + _B * other)
-    claimed = part_of_x(derivative.gradient(0)), claimed_at(other)
+    got = claim_at_cotangent(_A * v + _B * other)
+    claimed = part_of_x(derivative.gradient(0)), claim_at_cotangent(other)
     return _linearity_findings(derivative, exact, got, claimed, "the cotangent of the backward")
 
 

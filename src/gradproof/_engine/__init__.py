@@ -12,11 +12,11 @@ from gradproof._data.records import Report
 from gradproof._data.settings import Settings, run_settings
 from gradproof._engine import _repeat, _sweep
 from gradproof._engine._question import Question
-from gradproof._engine._run import run
+from gradproof._engine._run import run_checks
 from gradproof._guard import guard_face
 from gradproof.errors import UsageError
 
-__all__ = ["check", "compare", "run"]
+__all__ = ["check", "compare", "run_checks"]
 
 
 @guard_face
@@ -105,9 +105,9 @@ def check(
     question = Question(fn, inputs, kwargs, asked, **variables)
     map_ = question.map()
     chosen = question.settings(map_)
-    report = run(map_, chosen, target=name_of(question.fn))
+    report = run_checks(map_, chosen, target=name_of(question.fn))
     options = {**given, **variables, "settings": settings}
-    report = replace(report, repeat=_repeat.call(fn, inputs, kwargs, options, asked.seed))
+    report = replace(report, repeat=_repeat.call_text(fn, inputs, kwargs, options, asked.seed))
     return _sweep.report_with_sweep(report, question, chosen) if asked.sweep else report
 
 

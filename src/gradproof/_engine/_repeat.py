@@ -13,7 +13,7 @@ from gradproof._data.options import BITS, LETTERS
 from gradproof._data.settings import Settings
 
 
-def call(fn: Any, inputs: Any, kwargs: Any, options: Mapping[str, Any], seed: int) -> str:
+def call_text(fn: Any, inputs: Any, kwargs: Any, options: Mapping[str, Any], seed: int) -> str:
     """`gradproof.check(pick, (x, index), seed=0)`: arguments by the names of the parameters.
 
     "" for a function without a name that could be written: a lambda, a partial, a module.
@@ -26,14 +26,14 @@ def call(fn: Any, inputs: Any, kwargs: Any, options: Mapping[str, Any], seed: in
     plain = fn.fn if isinstance(fn, ByHand) else fn
     if not getattr(plain, "__name__", "").isidentifier():
         return ""
-    parts = [_function(fn), _inputs(plain, inputs)]
+    parts = [_function_text(fn), _inputs_text(plain, inputs)]
     if kwargs:
-        parts.append(_mapping(kwargs))
+        parts.append(_mapping_text(kwargs))
     parts += _keywords({**options, "seed": seed})
     return f"gradproof.check({', '.join(parts)})"
 
 
-def _function(fn: Any) -> str:
+def _function_text(fn: Any) -> str:
     if not isinstance(fn, ByHand):
         return name_of(fn)
     said = {**fn.claims, "args": fn.args or None}
@@ -42,21 +42,24 @@ def _function(fn: Any) -> str:
 
 def _keywords(options: Mapping[str, Any]) -> list[str]:
     given = {name: value for name, value in options.items() if value is not None}
-    return [f"{name}={_written(value, name)}" for name, value in given.items()]
+    return [f"{name}={_argument_text(value, name)}" for name, value in given.items()]
 
 
-def _inputs(fn: Callable[..., Any], inputs: Any) -> str:
+def _inputs_text(fn: Callable[..., Any], inputs: Any) -> str:
     if isinstance(inputs, Mapping):
-        return _mapping(inputs)
+        return _mapping_text(inputs)
     if not isinstance(inputs, (tuple, list)):
         return "x"
     names = _parameters(fn, len(inputs))
-    written = [_written(value, name) for value, name in zip(inputs, names, strict=True)]
+    written = [_argument_text(value, name) for value, name in zip(inputs, names, strict=True)]
     return f"({', '.join(written)}{',' * (len(written) == 1)})"
 
 
-def _mapping(values: Mapping[Any, Any]) -> str:
-    items = (f"{_written(key, str(key))}: {_written(values[key], str(key))}" for key in values)
+def _mapping_text(values: Mapping[Any, Any]) -> str:
+    items = (
+        f"{_argument_text(key, str(key))}: {_argument_text(values[key], str(key))}"
+        for key in values
+    )
     return f"{{{', '.join(items)}}}"
 
 
@@ -66,14 +69,14 @@ def _parameters(fn: Callable[..., Any], count: int) -> list[str]:
     return names + [f"x{place}" for place in range(len(names), count)]
 
 
-def _written(value: Any, name: str) -> str:
+def _argument_text(value: Any, name: str) -> str:
     """A literal as one writes it; anything else by its name."""
-    literal = _literal(value)
+    literal = _literal_text(value)
     is_short = literal is not None and len(literal) <= LETTERS  # a longer one is left to its name
     if literal is not None and (is_short or _is_of_names(value)):
         return literal
     if isinstance(value, ByHand):
-        return _function(value)
+        return _function_text(value)
     if isinstance(value, Settings):
         plain = vars(Settings())
         chosen = {name: each for name, each in vars(value).items() if each != plain[name]}
@@ -86,19 +89,19 @@ def _is_of_names(value: Any) -> bool:
     return type(value) in (tuple, list) and all(isinstance(one, str) for one in value)
 
 
-def _literal(value: Any) -> str | None:
+def _literal_text(value: Any) -> str | None:
     """The value as a literal of Python; None where it has none."""
     if type(value) is str:
         return json.dumps(value, ensure_ascii=False)
     if type(value) in (tuple, list):
-        items = [_literal(item) for item in value]
+        items = [_literal_text(item) for item in value]
         if None in items:
             return None
         inside = ", ".join(filter(None, items))
         alone = "," * (type(value) is tuple and len(items) == 1)
         return f"({inside}{alone})" if type(value) is tuple else f"[{inside}]"
     if type(value) is dict:
-        pairs = [(_literal(key), _literal(item)) for key, item in value.items()]
+        pairs = [(_literal_text(key), _literal_text(item)) for key, item in value.items()]
         whole = all(key is not None and item is not None for key, item in pairs)
         return f"{{{', '.join(f'{key}: {item}' for key, item in pairs)}}}" if whole else None
     plain = value is None or isinstance(value, bool)

@@ -18,7 +18,7 @@ from gradproof._data.limits import border_notes
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space
-from gradproof._explain.explain import explained
+from gradproof._explain.explain import explain_result
 from gradproof._maps.contract import (
     BudgetSpent,
     DifferentiableMap,
@@ -30,7 +30,7 @@ from gradproof._measurements import Measurements
 from gradproof.errors import UsageError
 
 
-def run(map_: DifferentiableMap, settings: RunSettings, *, target: str) -> Report:
+def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -> Report:
     """Run the checks that the settings ask for, in the order of the table, and report on them.
 
     The map is closed afterwards, whatever happens. The observer of this context is told of each
@@ -56,7 +56,7 @@ def run(map_: DifferentiableMap, settings: RunSettings, *, target: str) -> Repor
                 observer.check_started(target, row.name, (position, len(rows)), map_.counts)
                 results.append(check_result(row, measurements))
     except KeyboardInterrupt:
-        results += _unfinished(rows[len(results) :])
+        results += _unfinished_results(rows[len(results) :])
         observer.run_interrupted(_report(map_, results, started, settings.seed, target))
         raise
     finally:
@@ -81,9 +81,9 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
             result = conclude_check(row, measurements)
             if result.verdict is Verdict.FAILED:
                 value = measurements.function.centre
-                result = explained(result, map_.domain, map_.codomain, map_.given, value)
+                result = explain_result(result, map_.domain, map_.codomain, map_.given, value)
     except Unsupported as missing:
-        result = _unsupported(row, missing, settings)
+        result = _unsupported_result(row, missing, settings)
     except BudgetSpent as spent:
         result = CheckResult(name, Verdict.INCONCLUSIVE, spent.reason)
     except OutputChangedError as changed:  # at the point, by a later call
@@ -102,7 +102,7 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
     return replace(result, seconds=seconds, calls=dict(map_.counts - before), evidence=None)
 
 
-def _unsupported(row: Check, missing: Unsupported, settings: RunSettings) -> CheckResult:
+def _unsupported_result(row: Check, missing: Unsupported, settings: RunSettings) -> CheckResult:
     name, reason = row.name, missing.reason
     if isinstance(missing, Raised) and not row.compares:
         finding = Finding(name, reason, "raised")
@@ -112,7 +112,7 @@ def _unsupported(row: Check, missing: Unsupported, settings: RunSettings) -> Che
     return CheckResult(name, Verdict.FAILED, reason, (Finding(name, reason, "unsupported"),))
 
 
-def _unfinished(rows: Sequence[Check]) -> list[CheckResult]:
+def _unfinished_results(rows: Sequence[Check]) -> list[CheckResult]:
     """Results of the checks that an interrupt left: the one that ran, and those after it."""
     verdicts = [Verdict.INCONCLUSIVE] + [Verdict.SKIPPED] * len(rows)
     texts = ["interrupted before it was decided"]
@@ -134,7 +134,9 @@ def _report(
         target=target,
         inputs=_descriptions(map_.domain),
         outputs=_descriptions(map_.codomain),
-        checks=_with_notes(tuple(results), (*border_notes(map_.domain, map_.point), *map_.notes)),
+        checks=_results_with_notes(
+            tuple(results), (*border_notes(map_.domain, map_.point), *map_.notes)
+        ),
         calls=dict(map_.counts),
         seconds=time.perf_counter() - started,
         seed=seed,
@@ -145,7 +147,7 @@ def _descriptions(space: Space) -> tuple[str, ...]:
     return tuple(f"{slot.name}: {slot.describe}" for slot in space.slots)
 
 
-def _with_notes(
+def _results_with_notes(
     results: tuple[CheckResult, ...], notes: tuple[str, ...]
 ) -> tuple[CheckResult, ...]:
     """The results; the first of a check that ran carries the notes of the map as well."""

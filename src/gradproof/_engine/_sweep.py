@@ -15,7 +15,7 @@ from gradproof._data import checks, watch
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import RunSettings
 from gradproof._engine._question import Question
-from gradproof._engine._run import run
+from gradproof._engine._run import run_checks
 
 MOST_CALLS = 4_000  # at one input: it may be a kink or a wide gap, but must leave some for others
 
@@ -51,7 +51,7 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
                 report.target, f"sweep: {case.label}", where, calls
             )
             calls["function"] += 1
-            at_case = _checked_at(question, samples.call(case), there, report.target)
+            at_case = _report_at(question, samples.call(case), there, report.target)
             if at_case is None:
                 refused += 1
                 continue
@@ -65,7 +65,7 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
     if refused:
         notes.append(f"{refused} inputs were none that the function takes")
     seconds = time.perf_counter() - started
-    row = replace(_concluded(found, notes), calls=dict(calls), seconds=seconds)
+    row = replace(_sweep_result(found, notes), calls=dict(calls), seconds=seconds)
     return replace(
         report,
         checks=(*report.checks, row),
@@ -74,7 +74,7 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
     )
 
 
-def _checked_at(
+def _report_at(
     question: Question, arguments: tuple[Any, Any], settings: RunSettings, target: str
 ) -> Report | None:
     """The report at other arguments; None where the function raises or has no finite value."""
@@ -87,10 +87,10 @@ def _checked_at(
     except Exception:  # whatever the function raises for inputs that it does not take
         return None
     with watch.observe_runs(watch.Observer()):
-        return run(map_, settings.with_precision(map_.resolution), target=target)
+        return run_checks(map_, settings.with_precision(map_.resolution), target=target)
 
 
-def _concluded(found: dict[str, Report], notes: list[str]) -> CheckResult:
+def _sweep_result(found: dict[str, Report], notes: list[str]) -> CheckResult:
     unclear = [label for label, one in found.items() if one.verdict is Verdict.INCONCLUSIVE]
     if unclear:
         notes.append(f"undecided at {len(unclear)}: {', '.join(unclear[:4])}")

@@ -18,7 +18,7 @@ ENOUGH = 4
 
 
 @dataclass(frozen=True)
-class Case:
+class WrongJacobian:
     """Entries of a wrong Jacobian, (r, k), or products with one.
 
     Attributes:
@@ -64,13 +64,13 @@ class Case:
     def wrong_columns(self) -> Mask:
         return np.asarray(self.wrong.any(axis=0))
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[InputBlock]:
         """The parts that belong to one input each, of those with wrong entries."""
         for position, slot in enumerate(self.domain.slots):
             span = self.domain.span(position)
             inside = (self.columns >= span.start) & (self.columns < span.stop)
             if self.wrong[:, inside].any():
-                yield Block(
+                yield InputBlock(
                     self.claimed[:, inside],
                     self.measured[:, inside],
                     self.allowed[:, inside],
@@ -83,7 +83,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Block:
+class InputBlock:
     """The columns of a case that belong to one input.
 
     Attributes:
@@ -97,7 +97,7 @@ class Block:
     measured: Values
     allowed: Values
     wrong: Mask
-    case: Case
+    case: WrongJacobian
     slot: Slot
     position: int
     places: Indices
@@ -136,7 +136,7 @@ class Block:
         return int(self.wrong.sum())
 
     @property
-    def all_fit(self) -> str:
+    def full_fit_text(self) -> str:
         """Evidence of a guess that predicts every entry."""
         return f"all {self.claimed.size:,} entries with respect to {self.name} fit"
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from gradproof._data.records import Cause
-from gradproof._explain.case import Block, Case, Match
+from gradproof._explain.case import InputBlock, Match, WrongJacobian
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.factors import (
     common_factor,
@@ -40,9 +40,12 @@ from gradproof._explain.sums import (
 
 _MOST_ENTRIES = 1 << 17  # that recognisers look at: of more outputs, the wrong ones first
 
-Recogniser = Callable[[Block], Match | None]
+Recogniser = Callable[[InputBlock], Match | None]
 
-_OF_CASE: tuple[Callable[[Case], Match | None], ...] = (first_cotangent_for_all, swapped_inputs)
+_OF_CASE: tuple[Callable[[WrongJacobian], Match | None], ...] = (
+    first_cotangent_for_all,
+    swapped_inputs,
+)
 _OF_BLOCK: tuple[Recogniser, ...] = (
     missing_reduction,
     overwritten_gradient,
@@ -70,23 +73,23 @@ OF_PRODUCTS: tuple[Recogniser, ...] = (
 )
 
 
-def causes_of_entries(case: Case) -> tuple[Cause, ...]:
+def causes_of_entries(case: WrongJacobian) -> tuple[Cause, ...]:
     """Causes of a wrong Jacobian, the likeliest first; () where nothing fits.
 
     "inexact" is said where nothing else can be, and nothing of a claim that is no number.
     """
     if not (case.wrong.any() and np.isfinite(case.claimed[case.wrong]).all()):
         return ()
-    case = _with_fewer_rows(case)
+    case = _case_with_fewer_rows(case)
     blocks = list(case.blocks())
-    found = [_joined([match], match.weight) for each in _OF_CASE if (match := each(case))]
+    found = [_cause_of_matches([match], match.weight) for each in _OF_CASE if (match := each(case))]
     found += _causes_of_blocks(case, blocks)
     if not found and (match := inexact_entries(case)):
-        found = [_joined([match], match.weight)]
+        found = [_cause_of_matches([match], match.weight)]
     return ranked_causes(found)
 
 
-def _with_fewer_rows(case: Case) -> Case:
+def _case_with_fewer_rows(case: WrongJacobian) -> WrongJacobian:
     """As many rows as recognisers look at, the wrong ones first."""
     if case.wrong.size <= _MOST_ENTRIES:
         return case
@@ -103,7 +106,7 @@ def _with_fewer_rows(case: Case) -> Case:
     )
 
 
-def _causes_of_blocks(case: Case, blocks: list[Block]) -> Iterator[Cause]:
+def _causes_of_blocks(case: WrongJacobian, blocks: list[InputBlock]) -> Iterator[Cause]:
     """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
     found: dict[str, dict[int, Match]] = {}
     for block in blocks:
@@ -116,10 +119,10 @@ def _causes_of_blocks(case: Case, blocks: list[Block]) -> Iterator[Cause]:
     shares = {block.position: block.wrong_count / total for block in blocks}
     for matches in found.values():
         score = sum(match.weight * shares[position] for position, match in matches.items())
-        yield _joined(list(matches.values()), score)
+        yield _cause_of_matches(list(matches.values()), score)
 
 
-def _joined(matches: list[Match], score: float) -> Cause:
+def _cause_of_matches(matches: list[Match], score: float) -> Cause:
     """The cause that matches of one name are."""
     messages = list(dict.fromkeys(match.message for match in matches))
     evidence = list(dict.fromkeys(match.evidence for match in matches if match.evidence))

@@ -16,7 +16,7 @@ from gradproof._data.records import Cause, CheckResult, Patch, Verdict
 from gradproof._data.results import MeasuredBlock, ProductBlock
 from gradproof._data.space import Indices, Space, Values
 from gradproof._explain.behaviour import causes_of_behaviour, causes_of_kinds
-from gradproof._explain.case import Case
+from gradproof._explain.case import WrongJacobian
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.entries import causes_of_entries
 from gradproof._explain.place import place_of
@@ -32,7 +32,7 @@ _FEWER = (
 )
 
 
-def explained(
+def explain_result(
     result: CheckResult, domain: Space, codomain: Space, point: Values, value: Values
 ) -> CheckResult:
     """The result with place, causes and a patch of the Jacobian, and without its evidence.
@@ -55,7 +55,7 @@ def explained(
     found = bare
     with np.errstate(all="ignore"):
         if isinstance(evidence, MeasuredBlock):
-            found = _with_place_and_causes(bare, evidence, domain, codomain, point, value)
+            found = _result_with_place_and_causes(bare, evidence, domain, codomain, point, value)
         elif isinstance(evidence, ProductBlock):
             known = point if evidence.space == domain else np.zeros(evidence.space.size)
             where, causes = explanation_of_products(evidence, known, codomain, value)
@@ -74,7 +74,7 @@ def _is_missing(claimed: float, measured: float) -> bool:
     return math.isinf(claimed) or (math.isnan(claimed) and math.isfinite(measured))
 
 
-def _with_place_and_causes(
+def _result_with_place_and_causes(
     result: CheckResult,
     evidence: MeasuredBlock,
     domain: Space,
@@ -89,7 +89,7 @@ def _with_place_and_causes(
     is_number = bool(np.isfinite(case.claimed[case.wrong]).all())
     causes = causes_of_entries(case) or (_causes_of_kinks(evidence) if is_number else ())
     if result.name in _SECOND_ORDER:
-        causes = tuple(map(_as_second_order, causes))
+        causes = tuple(map(_second_order_cause, causes))
     patch = _patch(evidence, domain, codomain) if case.wrong.any() else None
     notes = result.notes
     if not causes and is_number and not evidence.whole and evidence.columns.size > 1:
@@ -99,14 +99,14 @@ def _with_place_and_causes(
 
 def case_of(
     evidence: MeasuredBlock, domain: Space, codomain: Space, point: Values, value: Values
-) -> Case:
+) -> WrongJacobian:
     """The measured entries as recognisers want them, finite.
 
     An entry without a measured number counts as right, whatever is claimed.
     """
     claimed, measured, allowed = evidence.claimed, evidence.measured, evidence.allowed
     blank = ~(np.isfinite(measured) & np.isfinite(allowed))
-    return Case(
+    return WrongJacobian(
         claimed=np.where(blank, 0.0, claimed),
         measured=np.where(blank, 0.0, measured),
         allowed=np.where(blank, 1e125, allowed),  # whose square is a number
@@ -140,7 +140,7 @@ def _causes_of_kinks(evidence: MeasuredBlock) -> tuple[Cause, ...]:
     return (named_cause("not differentiable", message, slopes, 0.5),)
 
 
-def _as_second_order(found: Cause) -> Cause:
+def _second_order_cause(found: Cause) -> Cause:
     """The cause as it is for the derivative of a backward: zero is a value taken as a constant."""
     if found.name != "zero" or found.message.startswith("nothing arrives at cotangent"):
         return found

@@ -13,7 +13,7 @@ import numpy as np
 from gradproof._data.formats import FORMATS
 from gradproof._data.results import count_of
 from gradproof._data.space import Values
-from gradproof._explain.case import ENOUGH, SLACK, Block, Case, Match
+from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match, WrongJacobian
 
 CLOSE = 1e-3  # of an entry: gaps of an iteration that stopped, which half the digits survive
 _SEVERAL = 2  # entries that are alike by no accident, where no number is fitted
@@ -22,7 +22,7 @@ _DIFFERENT = 3  # values, at least, of what a factor may be
 _LARGEST_FACTOR = 100.0  # and 1/100: by more, something else is wrong
 
 
-def zero_entries(block: Block) -> Match | None:
+def zero_entries(block: InputBlock) -> Match | None:
     """Nothing arrives where something should. No number is fitted."""
     wrong = block.wrong
     if not (np.abs(block.claimed[wrong]) <= 1e-3 * block.allowed[wrong]).all():
@@ -63,7 +63,7 @@ def common_ratio(
 
     Args:
         claimed, measured, allowed: of the entries.
-        sharpness: as of a `Case`.
+        sharpness: as of a `WrongJacobian`.
     """
     is_live = np.abs(measured) > 4 * allowed
     if not np.isfinite(claimed).all() or not is_live.any():
@@ -89,7 +89,7 @@ def ratio_text(ratio: float, bar: float) -> str:
     return f"{ratio:.{max(2, int(known), min(needed, 15))}g}"
 
 
-def common_factor(block: Block) -> Match | None:
+def common_factor(block: InputBlock) -> Match | None:
     """The wrong entries are one multiple of the right ones.
 
     The number is fitted: it takes `ENOUGH` entries, or two where it is a number that has a reason,
@@ -113,7 +113,7 @@ def common_factor(block: Block) -> Match | None:
     return Match("factor", message, evidence, 1.0 if ratio.count >= ENOUGH else 0.8, change)
 
 
-def _origins_of_factor(ratio: Ratio, block: Block) -> str:
+def _origins_of_factor(ratio: Ratio, block: InputBlock) -> str:
     """What a factor may come from: a term counted twice, or the size of a dimension."""
     numbers = {"counted twice": 2.0, "counted half, as without the 2 of a square": 0.5}
     for slot in (block.slot, *block.case.codomain.slots, *block.case.domain.slots):
@@ -132,7 +132,7 @@ def _origins_of_factor(ratio: Ratio, block: Block) -> str:
     return " or ".join(found[:2])
 
 
-def missing_factor(block: Block) -> Match | None:
+def missing_factor(block: InputBlock) -> Match | None:
     """The claim is off by a factor that is the input, another one, the output, or its inverse.
 
     Up to one number, which is fitted: it takes more than `ENOUGH` entries.
@@ -167,7 +167,7 @@ def missing_factor(block: Block) -> Match | None:
     return None
 
 
-def _possible_factors(block: Block) -> Iterator[tuple[str, Values]]:
+def _possible_factors(block: InputBlock) -> Iterator[tuple[str, Values]]:
     """Values of the inputs along the columns, and of the outputs along the rows."""
     case = block.case
     if block.parts == 1:
@@ -193,7 +193,7 @@ def _broadcast_shapes(shape: tuple[int, ...], target: tuple[int, ...]) -> Iterat
             yield tuple(size if axis in axes else 1 for axis, size in enumerate(target))
 
 
-def conjugated_parts(block: Block) -> Match | None:
+def conjugated_parts(block: InputBlock) -> Match | None:
     """Imaginary parts of the gradient, of the cotangent, or of both have the other sign."""
     if not block.has_shape:
         return None
@@ -210,11 +210,11 @@ def conjugated_parts(block: Block) -> Match | None:
         if block.fits(change):
             verb = "are" if " and " in what else "is"
             message = f"{what} of {block.name} {verb} conjugated: a conj is missing, or too much"
-            return Match("conjugate", message, block.all_fit, change=change)
+            return Match("conjugate", message, block.full_fit_text, change=change)
     return None
 
 
-def straight_through_identity(block: Block) -> Match | None:
+def straight_through_identity(block: InputBlock) -> Match | None:
     """The identity is claimed where the function stands still.
 
     Where it moves, as tanh does, a forgotten factor looks the same, and nothing is said.
@@ -230,7 +230,7 @@ def straight_through_identity(block: Block) -> Match | None:
     return Match("straight through", message, f"{count_of(block.wrong_count)} claimed 1", weight)
 
 
-def lower_precision(block: Block) -> Match | None:
+def lower_precision(block: InputBlock) -> Match | None:
     """Every claimed number is one of a coarser format, and off by no more than its rounding."""
     claimed, measured = block.claimed[block.wrong], block.measured[block.wrong]
     off = float(np.abs(claimed - measured).max() / max(float(np.abs(measured).max()), 1e-300))
@@ -255,7 +255,7 @@ def lower_precision(block: Block) -> Match | None:
     return Match("lower precision", f"the gradient went through {name}", evidence)
 
 
-def inexact_entries(case: Case) -> Match | None:
+def inexact_entries(case: WrongJacobian) -> Match | None:
     """Every gap is small beside its own entry.
 
     Half the digits of several numbers are right by no accident. No number is fitted.

@@ -15,13 +15,13 @@ from functools import partial
 import numpy as np
 
 from gradproof._data.space import Indices, Values
-from gradproof._explain.case import ENOUGH, SLACK, Block, Case, Match, is_fit
+from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match, WrongJacobian, is_fit
 
 _MOST_ENTRIES = 4096  # of an input of which other orders are tried
 _MOST_AXES = 4  # of an array, of which every order is tried: 24
 
 
-def reordered_gradient(block: Block) -> Match | None:
+def reordered_gradient(block: InputBlock) -> Match | None:
     """The gradient has the right entries in another order. No number is fitted.
 
     Orders are tried on a random sum of the rows, and what fits that on every row.
@@ -46,7 +46,7 @@ def reordered_gradient(block: Block) -> Match | None:
         change = block.reordering(order)
         if is_fit(claimed, change(measured), allowed, change(allowed)) and block.fits(change):
             message = f"the gradient of {block.name} {how}"
-            return Match(name, message, f"{block.all_fit}, reordered so", change=change)
+            return Match(name, message, f"{block.full_fit_text}, reordered so", change=change)
     return None
 
 
@@ -89,7 +89,7 @@ def _order_by_size(
     yield "permuted", f"has {moved:,} entries that changed places", order
 
 
-def swapped_inputs(case: Case) -> Match | None:
+def swapped_inputs(case: WrongJacobian) -> Match | None:
     """Two inputs have each other's gradient. No number is fitted."""
     slots = case.domain.slots
     if not case.has_all_columns or int(case.wrong.sum()) < ENOUGH:
@@ -105,17 +105,17 @@ def swapped_inputs(case: Case) -> Match | None:
     return None
 
 
-def transposed_jacobian(block: Block) -> Match | None:
+def transposed_jacobian(block: InputBlock) -> Match | None:
     """The Jacobian where its transpose belongs, as W g for W^T g. No number is fitted."""
     if not block.is_square or not block.fits(np.transpose):
         return None
     is_shown = block.wrong & (np.abs(block.claimed) > SLACK * block.allowed)
     if int(is_shown.sum()) < ENOUGH:
         return None
-    return Match("transposed", f"the Jacobian of {block.name} is transposed", block.all_fit)
+    return Match("transposed", f"the Jacobian of {block.name} is transposed", block.full_fit_text)
 
 
-def symmetric_input(block: Block) -> Match | None:
+def symmetric_input(block: InputBlock) -> Match | None:
     """The input is a symmetric, or Hermitian, matrix; the claim is right along such directions.
 
     The gap of entry (i, j) is minus that of (j, i): one condition for each pair, nothing fitted.

@@ -12,13 +12,13 @@ import math
 import numpy as np
 
 from gradproof._data.space import Mask, Space, Values
-from gradproof._explain.case import Case
+from gradproof._explain.case import WrongJacobian
 from gradproof._explain.coordinates import parts_of_matrix, words_of_coordinates
 
 _CHANCE = 200  # a rule is believed if so few of so many are chosen by chance less than once in
 
 
-def place_of(case: Case) -> str:
+def place_of(case: WrongJacobian) -> str:
     """Words for the wrong entries of a Jacobian; "" where nothing fits.
 
     Where rows or columns would do, rows are named in forward mode.
@@ -44,7 +44,7 @@ def place_of(case: Case) -> str:
     return rule or lines or _place_by_diagonal(wrong, telling)
 
 
-def _place_among_some(case: Case) -> str:
+def _place_among_some(case: WrongJacobian) -> str:
     """Words for the wrong inputs among those measured, where some of them are right."""
     columns = case.wrong_columns
     if columns.all() or case.has_all_columns:
@@ -55,7 +55,7 @@ def _place_among_some(case: Case) -> str:
     return f"{text} (of the {case.columns.size} inputs measured)" if text else ""
 
 
-def _telling_entries(case: Case) -> Mask:
+def _telling_entries(case: WrongJacobian) -> Mask:
     """Entries that are wrong, or where an error of the usual relative size would be seen."""
     size = np.maximum(np.abs(case.claimed), np.abs(case.measured))
     with np.errstate(all="ignore"):
@@ -65,7 +65,7 @@ def _telling_entries(case: Case) -> Mask:
         return np.asarray(case.wrong | (usual * size > case.allowed))
 
 
-def _place_in_lines(case: Case, telling: Mask) -> str:
+def _place_in_lines(case: WrongJacobian, telling: Mask) -> str:
     """Whole rows, whole columns, or every crossing of some rows with some columns."""
     wrong, rows, columns = case.wrong, case.wrong_rows, case.wrong_columns
     outputs = words_of_coordinates(rows, case.codomain)
@@ -80,7 +80,7 @@ def _place_in_lines(case: Case, telling: Mask) -> str:
     return f"{outputs} with respect to {inputs}" if is_crossing and inputs and outputs else ""
 
 
-def _place_by_value(case: Case, telling: Mask) -> str:
+def _place_by_value(case: WrongJacobian, telling: Mask) -> str:
     """The sign or the size of the inputs, or of the outputs, decides."""
     columns = (case.wrong_columns, 0, case.point, case.domain)
     rows = (case.wrong_rows, 1, case.value, case.codomain)

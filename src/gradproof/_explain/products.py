@@ -15,7 +15,7 @@ import numpy as np
 from gradproof._data.records import Cause
 from gradproof._data.results import ProductBlock
 from gradproof._data.space import Mask, Slot, Space, Values
-from gradproof._explain.case import Block, Case, Change
+from gradproof._explain.case import Change, InputBlock, WrongJacobian
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.coordinates import words_of_coordinates
 from gradproof._explain.entries import OF_PRODUCTS
@@ -89,11 +89,11 @@ class _Array:
         part = ((self.claimed - predicted) / bars)[:, region]
         return float(np.sqrt(np.mean(part**2)))
 
-    def block(self, region: Mask, codomain: Space, value: Values) -> Block:
+    def block(self, region: Mask, codomain: Space, value: Values) -> InputBlock:
         """What recognisers look at, where the entries of a region are wrong."""
         count, size = self.claimed.shape
         gap = np.sqrt(np.mean((self.claimed - self.exact) ** 2))
-        case = Case(
+        case = WrongJacobian(
             claimed=self.claimed,
             measured=self.exact,
             allowed=np.maximum(_BARS * self.bars, _PART / 2 * gap),

@@ -11,13 +11,13 @@ import numpy as np
 
 from gradproof._data.results import count_of
 from gradproof._data.space import Mask, Values
-from gradproof._explain.case import ENOUGH, SLACK, Block, Case, Match
+from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match, WrongJacobian
 
 _LARGEST_EXPONENT = 700.0  # whose exponential is a number
 _MOST_AXES = 4  # of an array, of which every subset is tried: 15
 
 
-def missing_reduction(block: Block) -> Match | None:
+def missing_reduction(block: InputBlock) -> Match | None:
     """Where an input was broadcast, one slice's gradient arrives instead of the sum of all."""
     case = block.case
     if not (case.whole and block.has_shape and len(case.codomain.slots) == 1):
@@ -43,7 +43,7 @@ def missing_reduction(block: Block) -> Match | None:
     return None
 
 
-def overwritten_gradient(block: Block) -> Match | None:
+def overwritten_gradient(block: InputBlock) -> Match | None:
     """Of several outputs that read one entry, the gradient of one arrives: stored, and not added.
 
     Where it is that of the first throughout, the outputs after it may be detached as well.
@@ -65,7 +65,7 @@ def overwritten_gradient(block: Block) -> Match | None:
     return Match("overwritten", message, evidence)
 
 
-def dropped_sum(block: Block) -> Match | None:
+def dropped_sum(block: InputBlock) -> Match | None:
     """Each output depends on many entries, and is claimed to depend on its own alone."""
     if not block.is_square:
         return None
@@ -79,7 +79,7 @@ def dropped_sum(block: Block) -> Match | None:
     return Match("missing term", message, evidence)
 
 
-def missing_term(block: Block) -> Match | None:
+def missing_term(block: InputBlock) -> Match | None:
     """The claim is off by a multiple of the input, of the output, or of 1 along some axes.
 
     So is a softmax without y (v.y), a normalisation without its projection, a centring without its
@@ -148,7 +148,7 @@ def _coefficients(
     return np.asarray(part) if is_enough and is_explained.all() else None
 
 
-def _is_blind(block: Block) -> bool:
+def _is_blind(block: InputBlock) -> bool:
     """Whether a shift of all entries changes nothing: what is added is a mean not taken off."""
     sums = np.abs(block.measured.sum(axis=1))
     return bool((sums <= SLACK * np.linalg.norm(block.allowed, axis=1)).all())
@@ -161,7 +161,7 @@ def _axes_subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield from itertools.combinations(axes, count)
 
 
-def _patterns(block: Block) -> Iterator[tuple[str, Values, bool]]:
+def _patterns(block: InputBlock) -> Iterator[tuple[str, Values, bool]]:
     """What a term may be proportional to, its values, and whether their mean is taken off."""
     case = block.case
     if np.unique(block.x).size > 1:
@@ -176,7 +176,7 @@ def _patterns(block: Block) -> Iterator[tuple[str, Values, bool]]:
     yield "1", np.ones_like(block.x), False
 
 
-def first_cotangent_for_all(case: Case) -> Match | None:
+def first_cotangent_for_all(case: WrongJacobian) -> Match | None:
     """One entry of the cotangent is used for all: its row is the sum of all rows, the others 0."""
     parts = len(case.codomain.slots[0].parts)
     rows = case.claimed.shape[0]
@@ -185,12 +185,12 @@ def first_cotangent_for_all(case: Case) -> Match | None:
     if not case.whole or rows <= parts or rows % parts or int(is_shown.sum()) < ENOUGH:
         return None
 
-    def gathered(values: Values) -> Values:
+    def sum_over_outputs(values: Values) -> Values:
         made = np.zeros_like(values)
         made[:parts] = values.reshape(-1, parts, values.shape[1]).sum(axis=0)
         return made
 
-    if not case.fits(gathered):
+    if not case.fits(sum_over_outputs):
         return None
     place = case.codomain.locate(0)
     output = str(place).removesuffix(f".{place.part}") if place.part else str(place)

@@ -11,7 +11,7 @@ _FUNCTIONS = {
     "details": ("text", "details"),
     "json": ("json", "dump"),
     "html": ("html", "render"),
-    "notebook": ("text", "as_html"),
+    "notebook": ("text", "html_text"),
 }
 
 

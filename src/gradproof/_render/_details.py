@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradproof._data.records import CheckResult, Finding, Kink, Report
-from gradproof._render._spans import Line, Span, number, numbers, places, wrapped
+from gradproof._render._spans import Line, Span, number, numbers, places, wrapped_lines
 from gradproof._render.advice import advice_by_check
 
 SHOWN_KINKS = 8
@@ -55,7 +55,7 @@ class Details:
         yield from self._findings(result)
         yield from self._explanation(result)
         if "; not " in result.oracle and self._is_new(result.oracle):
-            yield from wrapped("    oracle: ", result.oracle, "dim")
+            yield from wrapped_lines("    oracle: ", result.oracle, "dim")
         if self.amount is FULL or not result.findings:  # which say as much of what is off
             yield from _statistics(result, self.amount.arrays)
         yield from self._kinks(result)
@@ -63,7 +63,7 @@ class Details:
 
     def notes(self, notes: tuple[str, ...]) -> Iterator[Line]:
         for note in filter(self._is_new, notes[: self.amount.notes]):
-            yield from wrapped("    note: ", note, "dim")
+            yield from wrapped_lines("    note: ", note, "dim")
 
     def _is_new(self, text: str) -> bool:
         """Whether a text is said for the first time."""
@@ -77,7 +77,7 @@ class Details:
         shown = min(1, self.amount.beside) if again else 1 + self.amount.beside
         for place, finding in enumerate(result.findings[:shown]):
             if not _is_entry(finding):
-                yield from wrapped("    ", finding.message, most=LONGEST)
+                yield from wrapped_lines("    ", finding.message, most=LONGEST)
             elif place or self._has_entry:
                 yield from _entry_in_a_line(finding)
             else:
@@ -91,21 +91,21 @@ class Details:
         shown = {str(side) for one in result.findings[:1] for side in (one.input, one.output)}
         alone = len(result.findings) == 1 and shown >= set(result.where.split(" with respect to "))
         if result.where and not alone and self._is_new(f"where {result.where}"):
-            yield from wrapped("    where   ", result.where, most=2)
+            yield from wrapped_lines("    where   ", result.where, most=2)
         if advice := self._advice.get(result.name):
-            yield from wrapped("    try     ", advice, most=LONGEST)
+            yield from wrapped_lines("    try     ", advice, most=LONGEST)
         if not result.causes or not self._is_new(f"cause {result.causes[0].message}"):
             return
         cause, *others = result.causes
         if cause.message != result.summary:
-            yield from wrapped("    cause   ", cause.message, "failed", most=LONGEST)
+            yield from wrapped_lines("    cause   ", cause.message, "failed", most=LONGEST)
         if cause.evidence:
-            yield from wrapped("            ", cause.evidence, "dim", most=2)
+            yield from wrapped_lines("            ", cause.evidence, "dim", most=2)
         if others:
             names = "; ".join(other.name for other in others)
-            yield from wrapped("    or      ", names, "dim", most=1)
+            yield from wrapped_lines("    or      ", names, "dim", most=1)
         if cause.advice:
-            yield from wrapped("    try     ", cause.advice, most=LONGEST)
+            yield from wrapped_lines("    try     ", cause.advice, most=LONGEST)
 
     def _kinks(self, result: CheckResult) -> Iterator[Line]:
         """Entries without a derivative, but for those that a finding, or another check, shows."""
@@ -113,7 +113,7 @@ class Details:
         new = [kink for kink in result.kinks if self._is_new_kink(kink, found)]
         most = 1 if result.findings else SHOWN_KINKS
         for kink in new[:most]:
-            yield from wrapped("    ", kink.message)
+            yield from wrapped_lines("    ", kink.message)
         if (more := len(new) - most) > 0:
             yield (Span(f"    ... and {more:,} more without a derivative", "dim"),)
 
@@ -138,7 +138,9 @@ def _entry_in_full(finding: Finding) -> Iterator[Line]:
 def _entry_in_a_line(finding: Finding) -> Iterator[Line]:
     claimed, measured = (number(x, finding.digits) for x in (finding.claimed, finding.measured))
     sides = [str(side) for side in (finding.input, finding.output) if side is not None]
-    yield from wrapped("    also ", f"{' -> '.join(sides)}: claimed {claimed}, measured {measured}")
+    yield from wrapped_lines(
+        "    also ", f"{' -> '.join(sides)}: claimed {claimed}, measured {measured}"
+    )
 
 
 def _statistics(result: CheckResult, most: int) -> Iterator[Line]:
@@ -148,7 +150,7 @@ def _statistics(result: CheckResult, most: int) -> Iterator[Line]:
         cell = f"{each.name} {each.value:.2g} of {each.allowed:.2g}{'' if each.ok else ' (!)'}"
         found.setdefault((each.oracle, each.array), []).append(cell)
     for (_, array), cells in list(found.items())[:most]:
-        yield from wrapped("    ", f"{array}, in eps: {', '.join(cells)}", "dim")
+        yield from wrapped_lines("    ", f"{array}, in eps: {', '.join(cells)}", "dim")
     if (more := len(found) - most) > 0:
         arrays = "array" if more == 1 else "arrays"
         yield (Span(f"    ... and {more:,} more {arrays} in statistics", "dim"),)

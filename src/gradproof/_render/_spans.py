@@ -26,12 +26,12 @@ _columns: ContextVar[int] = ContextVar("columns of a report", default=WIDTH)
 
 
 def columns() -> int:
-    """How wide lines may be: as `wide` says around the call, else `WIDTH`."""
+    """How wide lines may be: as `line_width` says around the call, else `WIDTH`."""
     return _columns.get()
 
 
 @contextmanager
-def wide(width: int) -> Iterator[None]:
+def line_width(width: int) -> Iterator[None]:
     """Lines made inside are so wide, and no wider than `WIDEST`."""
     token = _columns.set(min(width, WIDEST))
     try:
@@ -50,21 +50,21 @@ class Span(NamedTuple):
 Line = tuple[Span, ...]
 
 
-def plain(line: Line) -> str:
+def plain_text(line: Line) -> str:
     return "".join(span.text for span in line).rstrip()
 
 
-def wrapped(label: str, text: str, role: str = "", most: int = 0) -> Iterator[Line]:
+def wrapped_lines(label: str, text: str, role: str = "", most: int = 0) -> Iterator[Line]:
     """The text behind a label, continued below its first letter, in `most` lines if given."""
     width = columns() - len(label)
-    lines = wrap(text, width)
+    lines = break_lines(text, width)
     if most and len(lines) > most:
-        lines[most - 1 :] = [wrap(lines[most - 1], width - 4)[0] + " ..."]
+        lines[most - 1 :] = [break_lines(lines[most - 1], width - 4)[0] + " ..."]
     for number, line in enumerate(lines):
         yield (Span(label if number == 0 else " " * len(label)), Span(line, role))
 
 
-def wrap(text: str, width: int) -> list[str]:
+def break_lines(text: str, width: int) -> list[str]:
     """The text in lines; words are never broken."""
     return textwrap.wrap(text, max(width, MIN_WRAP), break_long_words=False, break_on_hyphens=False)
 

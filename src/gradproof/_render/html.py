@@ -43,13 +43,13 @@ def render_many(
     Raises:
         UsageError: the extra `report` is not installed.
     """
-    ready()
+    require_template_engine()
     rows = sorted(visible_in(tuple(reports)), key=lambda row: WORST_FIRST.index(row[1].verdict))
     sections = [
         {
             "name": name,
             "report": report,
-            "text": text.as_html(report, full=True),
+            "text": text.html_text(report, full=True),
             "pictures": list(_pictures(report, f"r{k}")) if k < PICTURED else [],
         }
         for k, (name, report) in enumerate(rows[:SECTIONS])
@@ -62,7 +62,7 @@ def render_many(
     )
 
 
-def ready() -> None:
+def require_template_engine() -> None:
     """UsageError where a page could not be made, because the extra is not installed."""
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise UsageError(f"HTML needs {' and '.join(missing)}: pip install 'gradproof[report]'")
@@ -80,11 +80,11 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
     )
     environment.globals.update(
-        bounded=summary.bounded,
+        bounded=summary.bound_text,
         counts=suite.counts,
-        different=suite.different,
+        different=suite.differing_calls,
         result_line=_result_line,
-        said=suite.said,
+        said=suite.answer_text,
     )
     return environment.get_template("report.html.jinja")
 
@@ -104,9 +104,9 @@ def _title(rows: Sequence[tuple[str, Report]]) -> str:
 def _result_line(report: Report) -> str:
     """The result of a report in a line of the overview."""
     if report.verdict is not Verdict.PASSED:
-        return summary.deciding(report)
+        return summary.deciding_text(report)
     passed = ", ".join(r.name for r in report.checks if r.verdict is Verdict.PASSED)
-    return "; ".join(filter(None, (passed, summary.unverified(report))))
+    return "; ".join(filter(None, (passed, summary.unverified_text(report))))
 
 
 def _pictures(report: Report, name: str) -> Iterator[tuple[str, str]]:

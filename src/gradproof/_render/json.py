@@ -81,7 +81,7 @@ def load_many(text: str) -> list[tuple[str, Report]]:
     return [(row.name, _report_of(row.report)) for row in rows]
 
 
-def compared_in(text: str) -> tuple[ComparedCall, ...] | None:
+def compared_calls_in(text: str) -> tuple[ComparedCall, ...] | None:
     """The calls answered twice in a text of `dump_many`, None without; else UsageError."""
     document = _document_in(text)
     if not (isinstance(document, dict) and "compared" in document):

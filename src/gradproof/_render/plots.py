@@ -35,11 +35,11 @@ def jacobian_svg(patch: Patch, name: str) -> str:
         tuple(abs(c - m) for c, m in zip(*rows, strict=True))
         for rows in zip(patch.claimed, patch.measured, strict=True)
     )
-    both = _largest(*patch.claimed, *patch.measured)
+    both = _largest_size(*patch.claimed, *patch.measured)
     tables = (
         ("claimed", patch.claimed, both),
         ("measured", patch.measured, both),
-        ("gap", gap, _largest(*gap)),
+        ("gap", gap, _largest_size(*gap)),
     )
     file = io.StringIO()
     with mpl.rc_context(), warnings.catch_warnings():
@@ -60,7 +60,7 @@ def jacobian_svg(patch: Patch, name: str) -> str:
     return re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{name}-", text[text.index("<svg") :])
 
 
-def _largest(*rows: tuple[float, ...]) -> float:
+def _largest_size(*rows: tuple[float, ...]) -> float:
     return max((abs(value) for row in rows for value in row if math.isfinite(value)), default=0.0)
 
 

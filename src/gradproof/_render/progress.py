@@ -47,7 +47,7 @@ class CheckProgress(Observer):
 
 
 @contextlib.contextmanager
-def shown(followed: CheckProgress, console: Console | None = None) -> Iterator[None]:
+def show_progress(followed: CheckProgress, console: Console | None = None) -> Iterator[None]:
     """Show what is followed while the block runs, after a while, where stderr is a terminal."""
     console = console or Console(stderr=True)
     if not console.is_terminal:

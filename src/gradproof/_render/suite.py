@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from gradproof._data.records import ComparedCall, GradcheckAnswer
 from gradproof._data.visible import visible_in
-from gradproof._render._spans import command, plain, wrapped
+from gradproof._render._spans import command, plain_text, wrapped_lines
 
 SHOWN = 20  # differences that are printed; a report in a file holds them all
 
 
-def different(compared: Sequence[ComparedCall]) -> list[ComparedCall]:
+def differing_calls(compared: Sequence[ComparedCall]) -> list[ComparedCall]:
     """The calls with two answers; first those that the framework accepts."""
     found = [each for each in compared if not each.same]
     return sorted(found, key=lambda each: each.theirs.says != "True")
@@ -29,7 +29,7 @@ def counts(compared: Sequence[ComparedCall]) -> dict[str, str]:
     }
 
 
-def said(answer: GradcheckAnswer) -> str:
+def answer_text(answer: GradcheckAnswer) -> str:
     """`True`, or `GradcheckError: Jacobian mismatch for output 0 with respect to input 1,`."""
     return ": ".join(filter(None, (answer.says, answer.line)))
 
@@ -42,7 +42,7 @@ def render(compared: Sequence[ComparedCall]) -> str:
         "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         for cells in (row.keys(), row.values())
     ]
-    found = different(compared)
+    found = differing_calls(compared)
     for each in visible_in(tuple(found[:SHOWN])):
         lines += ["", *_difference(each)]
     if len(found) > SHOWN:
@@ -54,12 +54,12 @@ def _difference(compared: ComparedCall) -> Iterator[str]:
     yield compared.test
     rows = {
         "call": f"{compared.face}({compared.target}) at {compared.place}",
-        "PyTorch": said(compared.theirs),
-        "gradproof": said(compared.ours),
+        "PyTorch": answer_text(compared.theirs),
+        "gradproof": answer_text(compared.ours),
         "cause": compared.cause,
     }
     for name, text in rows.items():
         if text:
-            yield from map(plain, wrapped(f"  {name:<11}", text))
+            yield from map(plain_text, wrapped_lines(f"  {name:<11}", text))
     if compared.repeat:
-        yield from map(plain, command(f"  {'repeat':<11}", compared.repeat))
+        yield from map(plain_text, command(f"  {'repeat':<11}", compared.repeat))

@@ -13,10 +13,10 @@ ORDERS = {"second_order": "second", "third_order": "third"}  # checks that a use
 
 def headline(report: Report) -> str:
     """What decided the verdict: `pick: backward: 1 of 24 entries wrong`."""
-    return " ".join(escape_invisible(f"{report.target}: {deciding(report)}").split())
+    return " ".join(escape_invisible(f"{report.target}: {deciding_text(report)}").split())
 
 
-def deciding(report: Report) -> str:
+def deciding_text(report: Report) -> str:
     """What decided the verdict, without the function's name: `backward: 1 of 24 entries wrong`."""
     for result in report.checks:
         if result.verdict is report.verdict:
@@ -30,7 +30,7 @@ def annotation(report: Report) -> str:
     return "\n".join(filter(None, (headline(report), *causes[:1], report.repeat)))
 
 
-def unverified(report: Report) -> str:
+def unverified_text(report: Report) -> str:
     """What of a report that passed was asked for and not tested; "" where nothing was."""
     found = [
         ORDERS[result.name]
@@ -55,7 +55,7 @@ def count_of_calls(report: Report) -> int:
     return sum(report.calls.get(kind, 0) for kind in ("function", "vjp", "jvp"))
 
 
-def bounded(bar: float) -> str:
+def bound_text(bar: float) -> str:
     """`2e-09`, rounded up; "" where nothing was measured, or nothing of single entries is known."""
     return f"{round_up(bar):.0e}" if 0 < bar < 1 else ""
 
@@ -66,7 +66,7 @@ def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
     passed = [bar for verdict, bar in rows if verdict is Verdict.PASSED]
     coarse = sum(bar >= 1 for bar in passed)
     noun = "derivative" if len(passed) == 1 else "derivatives"
-    worst = bounded(max((bar for bar in passed if bar < 1), default=math.nan))
+    worst = bound_text(max((bar for bar in passed if bar < 1), default=math.nan))
     parts = [f"{len(passed)} {noun} verified{worst and f' to {worst}'}"]
     parts[0] += f" ({coarse:,} along random directions only)" if coarse else ""
     for word in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.SKIPPED):

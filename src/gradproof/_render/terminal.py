@@ -15,7 +15,7 @@ from rich.text import Text
 from gradproof._data.records import Report, Verdict
 from gradproof._data.visible import visible_in
 from gradproof._render import summary, text
-from gradproof._render._spans import WIDTH, wide
+from gradproof._render._spans import WIDTH, line_width
 
 STYLES = {
     "title": "bold",
@@ -35,7 +35,7 @@ class OnTerminal:
     report: Report
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        with wide(console.width if console.is_terminal else WIDTH):
+        with line_width(console.width if console.is_terminal else WIDTH):
             yield _styled_text(self.report)
 
 
@@ -77,12 +77,12 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
     if report is None:
         return [Text("error", STYLES["failed"]), Text(name), "", "", "", Text(reason)]
     word = report.verdict.value
-    what = summary.unverified(report)
+    what = summary.unverified_text(report)
     return [
         Text(word.upper() if word == "failed" else word, STYLES[word]),
         Text(name),  # brackets in it are no markup
-        summary.bounded(summary.resolution(report)),
+        summary.bound_text(summary.resolution(report)),
         f"{summary.count_of_calls(report):,}",
         f"{report.seconds:.1f}",
-        Text(what if report.verdict is Verdict.PASSED else summary.deciding(report)),
+        Text(what if report.verdict is Verdict.PASSED else summary.deciding_text(report)),
     ]

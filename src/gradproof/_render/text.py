@@ -14,7 +14,15 @@ from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.visible import visible_in
 from gradproof._render import summary
 from gradproof._render._details import BRIEF, FULL, USUAL, Amount, Details
-from gradproof._render._spans import Line, Span, columns, command, plain, wrap, wrapped
+from gradproof._render._spans import (
+    Line,
+    Span,
+    break_lines,
+    columns,
+    command,
+    plain_text,
+    wrapped_lines,
+)
 
 LINES_OF_PASS = 8
 LINES_OF_FAILURE = 25  # what does not fit is in the records, and on the page
@@ -24,12 +32,12 @@ DECIDED = (Verdict.FAILED, Verdict.INCONCLUSIVE)
 
 def render(report: Report) -> str:
     """The report as text, without a line break at its end."""
-    return "\n".join(map(plain, lines(report)))
+    return "\n".join(map(plain_text, lines(report)))
 
 
 def details(report: Report) -> str:
     """The report as text with all that its checks found, however long that is."""
-    return "\n".join(map(plain, lines(report, full=True)))
+    return "\n".join(map(plain_text, lines(report, full=True)))
 
 
 def lines(report: Report, *, full: bool = False) -> list[Line]:
@@ -49,17 +57,17 @@ def lines(report: Report, *, full: bool = False) -> list[Line]:
 
 
 def _lines_of_pass(report: Report) -> list[Line]:
-    bound = summary.bounded(summary.resolution(report))
+    bound = summary.bound_text(summary.resolution(report))
     calls = summary.count_of_calls(report)
     cost = f"seed {report.seed}, {calls:,} call{'' if calls == 1 else 's'}, {report.seconds:.2f} s"
     found = [_title(report, f", verified to {bound}" if bound else "", cost)[0]]
     for label, names in (("  inputs   ", report.inputs), ("  outputs  ", report.outputs)):
-        found += _listed(label, names, 1)
-    note = list(wrapped("  note     ", _first_note(report), "dim", most=1))
+        found += _lines_of_names(label, names, 1)
+    note = list(wrapped_lines("  note     ", _first_note(report), "dim", most=1))
     reasons = _names_by_reason(report)
     room = LINES_OF_PASS - len(found) - len(note)
     passed = [each.name for each in report.checks if each.verdict is Verdict.PASSED]
-    found += _listed("  passed   ", passed, room - min(len(reasons), 2 - len(note)))
+    found += _lines_of_names("  passed   ", passed, room - min(len(reasons), 2 - len(note)))
     found += note
     skipped = list(_skipped_lines(reasons, LINES_OF_PASS - len(found)))
     return found + skipped
@@ -77,14 +85,14 @@ def _skipped_lines(reasons: dict[str, list[str]], room: int) -> Iterator[Line]:
         rest = [name for names in list(reasons.values())[room - 1 :] for name in names]
         rows[room - 1 :] = [f"see report.details(): {', '.join(rest)}"]
     for place, text in enumerate(rows):
-        yield from wrapped(" " * 11 if place else "  skipped  ", text, "dim", most=1)
+        yield from wrapped_lines(" " * 11 if place else "  skipped  ", text, "dim", most=1)
 
 
 def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator[Line]:
     """The report with a line for each check shown and details below it, when brief of the first."""
     yield from _title(report, "", cost_of(report))
-    yield from _listed("  inputs   ", report.inputs, LONGEST_LIST)
-    yield from _listed("  outputs  ", report.outputs, LONGEST_LIST)
+    yield from _lines_of_names("  inputs   ", report.inputs, LONGEST_LIST)
+    yield from _lines_of_names("  outputs  ", report.outputs, LONGEST_LIST)
     if shown:
         yield ()
     below = Details(report, amount)
@@ -93,12 +101,12 @@ def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator
         name, verdict = f"  {result.name:<{widths[0]}}  ", _verdict(result.verdict, widths[1])
         indent = len(name) + len(verdict.text) + 2
         cut = amount is BRIEF and place > 0
-        first, *rest = wrap(result.summary, columns() - indent - 4 * cut) or [""]
+        first, *rest = break_lines(result.summary, columns() - indent - 4 * cut) or [""]
         yield (Span(name), verdict, Span(f"  {first}{' ...' if cut and rest else ''}"))
         if not cut:
             yield from ((Span(" " * indent + line),) for line in rest)
             yield from below.lines(result)
-    others = list(_others(report, shown, below))
+    others = list(_lines_of_other_checks(report, shown, below))
     if others:
         yield ()
     yield from others
@@ -112,7 +120,7 @@ def _title(report: Report, bound: str, cost: str) -> list[Line]:
     """Name, verdict and cost; where they are too long for a line the cost has one of its own."""
     target = " ".join(report.target.split())
     verdict = _verdict(report.verdict)
-    missing = f", {open_}" if (open_ := summary.unverified(report)) else ""
+    missing = f", {open_}" if (open_ := summary.unverified_text(report)) else ""
     left = f"gradproof  {target}  {verdict.text}{bound}{missing}"
     title = (
         Span("gradproof", "dim"), Span(f"  {target}", "title"), Span("  "), verdict, Span(bound),
@@ -120,11 +128,11 @@ def _title(report: Report, bound: str, cost: str) -> list[Line]:
     )  # fmt: skip
     gap = max(2, min(6, columns() - len(left) - len(cost)))
     if len(left) + gap + len(cost) > columns():
-        return [title, *wrapped("  cost     ", cost, "dim")]
+        return [title, *wrapped_lines("  cost     ", cost, "dim")]
     return [(*title, Span(" " * gap), Span(cost, "dim"))]
 
 
-def _listed(label: str, names: Sequence[str], most: int, role: str = "") -> Iterator[Line]:
+def _lines_of_names(label: str, names: Sequence[str], most: int, role: str = "") -> Iterator[Line]:
     """As many of the names as fit so many lines, and how many more there are."""
 
     def text() -> str:
@@ -132,9 +140,9 @@ def _listed(label: str, names: Sequence[str], most: int, role: str = "") -> Iter
         return ", ".join(names[:shown]) + (f", ... and {rest:,} more" if rest else "")
 
     shown = len(names)
-    while shown > 1 and len(wrap(text(), columns() - len(label))) > most:
+    while shown > 1 and len(break_lines(text(), columns() - len(label))) > most:
         shown -= 1
-    yield from wrapped(label, text(), role, most)
+    yield from wrapped_lines(label, text(), role, most)
 
 
 def cost_of(report: Report) -> str:
@@ -153,22 +161,24 @@ def _verdict(verdict: Verdict, width: int = 0) -> Span:
     return Span(word.ljust(width), verdict.value)
 
 
-def _others(report: Report, shown: list[CheckResult], below: Details) -> Iterator[Line]:
+def _lines_of_other_checks(
+    report: Report, shown: list[CheckResult], below: Details
+) -> Iterator[Line]:
     """The checks that have no line of their own, and how to repeat the run."""
     rest = [each for each in report.checks if not any(each is one for one in shown)]
     for verdict, label in zip(DECIDED, ("  FAILED   ", "  open     "), strict=True):
         decided = ", ".join(each.name for each in rest if each.verdict is verdict)
-        yield from wrapped(label, decided, verdict.value)
+        yield from wrapped_lines(label, decided, verdict.value)
     passed = [each for each in rest if each.verdict is Verdict.PASSED]
-    yield from _listed("  passed   ", [each.name for each in passed], below.amount.names)
+    yield from _lines_of_names("  passed   ", [each.name for each in passed], below.amount.names)
     yield from below.notes(tuple(dict.fromkeys(note for each in passed for note in each.notes)))
     label = "  skipped  "
     if report.verdict is Verdict.FAILED:
         skipped = [each.name for each in rest if each.verdict is Verdict.SKIPPED]
-        yield from _listed(label, skipped, below.amount.names, "dim")
+        yield from _lines_of_names(label, skipped, below.amount.names, "dim")
     else:
         for reason, names in _names_by_reason(report).items():
-            yield from wrapped(label, f"{', '.join(names)}: {reason}", "dim")
+            yield from wrapped_lines(label, f"{', '.join(names)}: {reason}", "dim")
             label = " " * len(label)
     if report.repeat and report.verdict is not Verdict.PASSED:
         yield from command("  repeat   ", report.repeat)
@@ -197,7 +207,7 @@ _STYLES = {
 _BLOCK = "font-family: ui-monospace, monospace; white-space: pre; overflow-x: auto"
 
 
-def as_html(report: Report, *, full: bool = False) -> str:
+def html_text(report: Report, *, full: bool = False) -> str:
     """The text in colours that suit a light page and a dark one: HTML that needs nothing else."""
     shown = "\n".join("".join(map(_element, line)) for line in lines(report, full=full))
     return f'<pre style="{_BLOCK}">{shown}</pre>'

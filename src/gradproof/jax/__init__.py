@@ -21,7 +21,7 @@ from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import RTOL, RunSettings
-from gradproof._engine import run
+from gradproof._engine import run_checks
 from gradproof._guard import guard_face
 from gradproof._numdiff.probes import random_cotangent, random_tangent
 from gradproof._numdiff.steps import coordinate_scales
@@ -229,8 +229,8 @@ class _Question:
         """The report on a map; DerivativeError where it fails, a warning where it is undecided."""
         __tracebackhide__ = True
         settings = self._settings(map_, _CHECKS[mode])
-        report = run(map_, settings, target=f"{words} of {self.target}")
-        report = _asserts.current().tell(report, "warn")
+        report = run_checks(map_, settings, target=f"{words} of {self.target}")
+        report = _asserts.current_run().tell(report, "warn")
         if not report:
             raise DerivativeError(self.prefix, report)
         doubts = [
@@ -257,7 +257,7 @@ class _Question:
             rtol_is_chosen=rtol is not None,
             largest_step=None if self._eps in (None, _EPS) else self._eps,
             required=frozenset({"forward", "backward"}) & frozenset(checks),
-            **_asserts.current().options(),
+            **_asserts.current_run().options(),
         ).with_precision(map_.resolution)
 
     @staticmethod

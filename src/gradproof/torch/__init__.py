@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
-from gradproof._asserts import way_of
+from gradproof._asserts import chosen_way
 from gradproof._data import options as _options
 from gradproof._data.frames import published
 from gradproof._data.inputs import name_of
@@ -157,7 +157,7 @@ def gradcheck(
         forward=check_forward_ad,
         backward=check_backward_ad,
         masked=bool(masked),
-        inconclusive=way_of(inconclusive),
+        inconclusive=chosen_way(inconclusive),
     )
     question = Question(func, as_tuple(inputs), name_of(func))
     return judge(question, options, raise_exception)
@@ -220,7 +220,7 @@ def gradgradcheck(
         forward=check_fwd_over_rev,
         backward=check_rev_over_rev,
         masked=masked,
-        inconclusive=way_of(inconclusive),
+        inconclusive=chosen_way(inconclusive),
     )
     question = second_order(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
     return judge(question, options, raise_exception)

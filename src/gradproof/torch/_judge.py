@@ -18,7 +18,7 @@ from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import RunSettings, new_seed
-from gradproof._engine._run import run
+from gradproof._engine._run import run_checks
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import DerivativeWarning
 from gradproof.torch._adapter import TorchMap, build
@@ -82,7 +82,7 @@ class Options:
 
     def settings(self) -> RunSettings:
         """The same request in the engine's words, as the suite has it."""
-        return replace(_settings(self), **{"seed": new_seed(), **_asserts.current().options()})
+        return replace(_settings(self), **{"seed": new_seed(), **_asserts.current_run().options()})
 
 
 @functools.lru_cache(maxsize=64)
@@ -128,8 +128,8 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
         said = f"{question.target} returned nothing, so that nothing was tested"
         return _not_refuted(said, options.inconclusive, raise_exception)
     derivative.call.raised = []
-    report = run(derivative, options.settings(), target=question.target)
-    report = _asserts.current().tell(report, options.inconclusive)
+    report = run_checks(derivative, options.settings(), target=question.target)
+    report = _asserts.current_run().tell(report, options.inconclusive)
     if [each for each in report.checks if ALONE in each.notes]:
         _warn(f"{question.target}: {ALONE}")
     if report:

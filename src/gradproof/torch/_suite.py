@@ -180,12 +180,12 @@ def _own_answer(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _As
     with _turns, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", DerivativeWarning)
-        heard = _Heard(_asserts.current())
-        outer = _asserts.run_is(heard)
+        heard = _Heard(_asserts.current_run())
+        outer = _asserts.set_run(heard)
         try:
             asked = _Asked(_OURS[face], args, {**kwargs, "inconclusive": "warn"})
         finally:
-            _asserts.run_is(outer)
+            _asserts.set_run(outer)
     asked.report = heard.report
     asked.doubt = "; ".join(str(each.message) for each in warned)
     return asked

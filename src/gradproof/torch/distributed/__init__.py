@@ -17,7 +17,7 @@ from gradproof._data.exceptions import exception_line
 from gradproof._data.inputs import input_selection, name_of, split_arguments
 from gradproof._data.records import Report
 from gradproof._data.settings import RunSettings, run_settings
-from gradproof._engine import run
+from gradproof._engine import run_checks
 from gradproof._guard import guard_face
 from gradproof.errors import UsageError
 from gradproof.torch.distributed._lockstep import LostError, Ranks, impatient
@@ -135,7 +135,7 @@ def _report_of_first(
     said: Any = None
     try:
         map_ = RanksMap(party, parts)
-        said = run(map_, settings.with_precision(map_.resolution), target=target)
+        said = run_checks(map_, settings.with_precision(map_.resolution), target=target)
     except UsageError as error:
         said = error
     except LostError:
