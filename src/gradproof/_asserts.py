@@ -25,7 +25,7 @@ class Run:
         """Options of a check that is given none of its own, such as its seed."""
         return {}
 
-    def tell(self, report: Report, way: str) -> Report:  # noqa: ARG002 # for runners of tests
+    def count_report(self, report: Report, way: str) -> Report:  # noqa: ARG002 # for runners of tests
         """Hear of a report, and of what an inconclusive one does; returns the report to show."""
         return report
 
@@ -87,7 +87,7 @@ def assert_derivatives(
     except Exception as error:  # of the user's function, or UsageError: not our frames
         without_ours(error)
         raise error
-    report = _run.tell(report, way)
+    report = _run.count_report(report, way)
     if report.verdict is Verdict.SKIPPED:
         why = summary.deciding_text(report)
         raise UsageError(f"checks: nothing of {report.target} was tested: {why}; ask for others")

@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     file = config.getoption("gradproof_report")
     try:  # now, not after an hour of tests
-        options.choice_kind(WAYS)("gradproof_inconclusive", _inconclusive(config))
+        options.choice_kind(WAYS)("gradproof_inconclusive", _inconclusive_option(config))
         SEED("--gradproof-seed", config.getoption("gradproof_seed"))
         seconds = config.getoption("gradproof_total_seconds")
         options.kind_or_none(options.positive_number)("--gradproof-total-seconds", seconds)
@@ -91,12 +91,12 @@ def pytest_configure(config: pytest.Config) -> None:
     run = _Run(config)
     config.stash[_RUN] = run
     config.pluginmanager.register(run, "gradproof-run")
-    config.add_cleanup(run.closed(config.getoption("gradproof_gradcheck")))
+    config.add_cleanup(run.install_faces(config.getoption("gradproof_gradcheck")))
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only sends
         config.pluginmanager.register(_Collector(config, file), "gradproof-collector")
 
 
-def _inconclusive(config: pytest.Config) -> str:
+def _inconclusive_option(config: pytest.Config) -> str:
     return str(config.getini("gradproof_inconclusive"))
 
 
@@ -124,13 +124,13 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
         __tracebackhide__ = True
         import gradproof
 
-        marked = _marked(request, gradproof.check)
+        marked = _options_of_marks(request, gradproof.check)
         return assert_derivatives(fn, inputs, kwargs, **{**marked, **options})
 
     return check_derivatives
 
 
-def _marked(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict[str, Any]:
+def _options_of_marks(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict[str, Any]:
     """Options from the marks, the nearest winning."""
     __tracebackhide__ = True
     chosen: dict[str, Any] = {}
@@ -150,11 +150,11 @@ class _Run(_asserts.Run):
     """A run of pytest, which all asserting faces follow; it knows which test is at work."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.inconclusive = _inconclusive(config)
+        self.inconclusive = _inconclusive_option(config)
         self._config = config
         self._item: pytest.Item | None = None
         self._left: float | None = config.getoption("gradproof_total_seconds")
-        self._seeds = _remembered(config)
+        self._seeds = _remembered_seeds(config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -165,7 +165,7 @@ class _Run(_asserts.Run):
         finally:
             self._item = None
 
-    def closed(self, gradcheck: str | None) -> Callable[[], None]:
+    def install_faces(self, gradcheck: str | None) -> Callable[[], None]:
         """Let faces follow this run, and PyTorch's gradcheck become that; returns what ends it."""
         with ExitStack() as stack:
             stack.callback(_asserts.set_run, _asserts.set_run(self))
@@ -175,7 +175,7 @@ class _Run(_asserts.Run):
                 from gradproof.torch import _suite
 
                 ours = gradcheck == "replace"
-                answer = _suite.replaced if ours else _suite.compared(self._compared)
+                answer = _suite.replaced if ours else _suite.compared(self._add_compared_call)
                 stack.enter_context(_suite.in_place(answer))
             return stack.pop_all().close
         raise AssertionError  # an ExitStack swallows nothing
@@ -190,26 +190,28 @@ class _Run(_asserts.Run):
         }
         return {name: value for name, value in options.items() if value is not None}
 
-    def tell(self, report: Report, way: str) -> Report:
+    def count_report(self, report: Report, way: str) -> Report:
         """Count the report, which the line for a shell repeats that runs its test alone."""
         if self._left is not None:
             self._left -= report.seconds
         if self._item is None:  # a file is being imported
             return report
         options = {"budget_seconds": "--gradproof-total-seconds"} if self._left is not None else {}
-        report = _output.report_for_shell(report, self._repeat(self._item, report.seed), options)
+        report = _output.report_for_shell(
+            report, self._repeat_line(self._item, report.seed), options
+        )
         wanted = self._config.getoption("gradproof_report") is not None
         kept = {
             "verdict": report.verdict.value,
             "seed": report.seed,
             "resolution": summary.resolution(report),
-            "told": way == "warn" and report.verdict is Verdict.INCONCLUSIVE,
+            "is_only_warned_of": way == "warn" and report.verdict is Verdict.INCONCLUSIVE,
             "json": json.dump(report) if wanted else "",
         }
         self._item.stash.setdefault(_CHECKED, []).append(kept)
         return report
 
-    def _repeat(self, item: pytest.Item, seed: int) -> str:
+    def _repeat_line(self, item: pytest.Item, seed: int) -> str:
         # Of the same name, pytest's own takes a text in some versions, and none in others.
         file, *names = item.nodeid.split("::")
         begun_in = self._config.invocation_params.dir
@@ -218,7 +220,7 @@ class _Run(_asserts.Run):
         more = ["--gradproof-gradcheck=replace"] if replaced else []
         return shlex.join(["pytest", node, *more, f"--gradproof-seed={seed}"])
 
-    def _compared(self, compared: ComparedCall) -> None:
+    def _add_compared_call(self, compared: ComparedCall) -> None:
         if self._item is None:
             return
         place = Path(compared.place)
@@ -234,25 +236,25 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Send along what was checked, and shorten pytest's line on a refuted derivative."""
-    told = yield
+    report = yield
     for name, key in (("gradproof", _CHECKED), ("gradproof_compared", _COMPARED)):
         if kept := item.stash.get(key, []):
-            vars(told)[name] = list(kept)
+            vars(report)[name] = list(kept)
             kept.clear()
     error = call.excinfo.value if call.excinfo else None
-    crash = getattr(told.longrepr, "reprcrash", None)
+    crash = getattr(report.longrepr, "reprcrash", None)
     if isinstance(error, DerivativeError) and error.report is not None and crash is not None:
         undecided = error.report.verdict is not Verdict.FAILED
         crash.message = (undecided_line if undecided else summary.headline)(error.report)
         if _output.is_on_github():
-            said = summary.annotation(error.report)
-            line = _output.annotation("error", (crash.path, crash.lineno), said)
-            vars(told)["gradproof_annotation"] = line
-    return told
+            message = summary.annotation(error.report)
+            line = _output.annotation("error", (crash.path, crash.lineno), message)
+            vars(report)["gradproof_annotation"] = line
+    return report
 
 
-def _checked_in(told: object) -> list[Checked]:
-    checked: list[Checked] = getattr(told, "gradproof", [])
+def _checks_of_test(report: object) -> list[Checked]:
+    checked: list[Checked] = getattr(report, "gradproof", [])
     return checked
 
 
@@ -263,7 +265,7 @@ def pytest_report_teststatus(
     """A test that passed but for an undecided derivative is counted, and shown, as such."""
     if not (report.passed and report.when == "call") or hasattr(report, "wasxfail"):
         return None
-    if not any(checked["told"] for checked in _checked_in(report)):
+    if not any(checked["is_only_warned_of"] for checked in _checks_of_test(report)):
         return None
     return "inconclusive", "?", ("INCONCLUSIVE", {"yellow": True})
 
@@ -277,7 +279,7 @@ class _Collector:
         self._checked: list[tuple[str, Checked]] = []
         self._compared: list[ComparedCall] = []
         self._annotations: list[str] = []
-        self._config, self._seeds = config, _remembered(config)
+        self._config, self._seeds = config, _remembered_seeds(config)
 
     def pytest_report_header(self) -> str | None:
         """Says that some tests are not tried with a fresh seed."""
@@ -286,10 +288,12 @@ class _Collector:
         return f"gradproof: the last seeds of {len(self._seeds)} tests that failed are tried first"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._checked += [(report.nodeid, checked) for checked in _checked_in(report)]
-        self._compared += [_read(each) for each in getattr(report, "gradproof_compared", [])]
+        self._checked += [(report.nodeid, checked) for checked in _checks_of_test(report)]
+        self._compared += [
+            _compared_call(each) for each in getattr(report, "gradproof_compared", [])
+        ]
         self._annotations += filter(None, [getattr(report, "gradproof_annotation", None)])
-        refuted = [each["seed"] for each in _checked_in(report) if each["verdict"] == "failed"]
+        refuted = [each["seed"] for each in _checks_of_test(report) if each["verdict"] == "failed"]
         if report.failed and refuted:
             self._seeds[report.nodeid] = refuted[-1]  # the check at which the test stopped
         elif report.passed and report.when == "call":
@@ -301,11 +305,11 @@ class _Collector:
             cache.set(_SEEDS, self._seeds)
         if self._file is None:
             return
-        reports = [(name, json.load(checked["json"])) for name, checked in self._named()]
+        reports = [(name, json.load(checked["json"])) for name, checked in self._named_checks()]
         compared = self._compared if self._compares else None
         _output.save(reports, self._path, "--gradproof-report", compared=compared)
 
-    def _named(self) -> list[tuple[str, Checked]]:
+    def _named_checks(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""
         count: dict[str, int] = {}
         named = []
@@ -319,11 +323,11 @@ class _Collector:
             terminalreporter.section("gradcheck: PyTorch and gradproof")
             terminalreporter.write(suite.render(self._compared))
         if self._checked:
-            self._count(terminalreporter)
+            self._write_count(terminalreporter)
         for line in self._annotations:
             terminalreporter.write_line(line)
 
-    def _count(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def _write_count(self, terminalreporter: pytest.TerminalReporter) -> None:
         rows = [(Verdict(c["verdict"]), float(c["resolution"])) for _, c in self._checked]
         bad = any(verdict is Verdict.FAILED for verdict, _ in rows)
         open_ = any(verdict not in (Verdict.PASSED, Verdict.FAILED) for verdict, _ in rows)
@@ -333,12 +337,12 @@ class _Collector:
             terminalreporter.write_line(f"gradproof: report in {self._file}")
 
 
-def _remembered(config: pytest.Config) -> dict[str, int]:
+def _remembered_seeds(config: pytest.Config) -> dict[str, int]:
     """Seeds by the tests that failed with them in the last run; none without pytest's cache."""
     cache = getattr(config, "cache", None)
     return {} if cache is None else dict(cache.get(_SEEDS, {}))
 
 
-def _read(kept: Mapping[str, Any]) -> ComparedCall:
+def _compared_call(kept: Mapping[str, Any]) -> ComparedCall:
     theirs, ours = GradcheckAnswer(**kept["theirs"]), GradcheckAnswer(**kept["ours"])
     return ComparedCall(**{**kept, "theirs": theirs, "ours": ours})

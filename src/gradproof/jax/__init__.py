@@ -230,7 +230,7 @@ class _Question:
         __tracebackhide__ = True
         settings = self._settings(map_, _CHECKS[mode])
         report = run_checks(map_, settings, target=f"{words} of {self.target}")
-        report = _asserts.current_run().tell(report, "warn")
+        report = _asserts.current_run().count_report(report, "warn")
         if not report:
             raise DerivativeError(self.prefix, report)
         doubts = [

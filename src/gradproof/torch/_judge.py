@@ -129,7 +129,7 @@ def judge(question: Question, options: Options, raise_exception: bool) -> bool:
         return _not_refuted(said, options.inconclusive, raise_exception)
     derivative.call.raised = []
     report = run_checks(derivative, options.settings(), target=question.target)
-    report = _asserts.current_run().tell(report, options.inconclusive)
+    report = _asserts.current_run().count_report(report, options.inconclusive)
     if [each for each in report.checks if ALONE in each.notes]:
         _warn(f"{question.target}: {ALONE}")
     if report:
