@@ -97,7 +97,7 @@ class FunctionMap(DifferentiableMap):
         inputs: shapes of the input slots; one vector where None.
         outputs: likewise.
         extra: other methods of the contract, by name: functions that replace the default.
-        jacobian: point -> claimed derivative there, for `at`; it has none where None.
+        jacobian: point -> claimed derivative there, for `map_at`; it has none where None.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class FunctionMap(DifferentiableMap):
         self.calls["vjp"] += 1
         return self.claimed.forward(u), self.claimed.backward(v)
 
-    def at(self, x: Vector) -> FunctionMap:
+    def map_at(self, x: Vector) -> FunctionMap:
         if self._jacobian is None:
             raise Unsupported("its derivative is known at one point only")
         there = FunctionMap(

@@ -84,7 +84,7 @@ def test_a_budget_in_seconds_holds_for_what_is_made_from_the_map(monkeypatch) ->
     monkeypatch.setattr(contract, "monotonic", lambda: next(clock))
     map_ = FunctionMap(np.sin, POINT, RIGHT, jacobian=lambda x: RIGHT)
     map_.counts.limit(99, 3.5)
-    moved = map_.at(POINT)
+    moved = map_.map_at(POINT)
     for _ in range(3):
         moved.value(POINT)
     with pytest.raises(contract.BudgetSpent, match=r"3\.5 seconds"):

@@ -51,7 +51,7 @@ class Measurements:
     ) -> None:
         self.map, self.settings, self.claimed_unit = map_, settings, claimed_unit
         if reference is None and settings.reference is not None:
-            reference = partial(map_.in_double, settings.reference)
+            reference = partial(map_.map_in_double, settings.reference)
         self.reference = reference
         self._tangents: dict[int, Values] = {}
         self._cotangents: dict[int, Values] = {}
@@ -176,7 +176,7 @@ class Measurements:
                 known = exact.jvp(probe) if forward else exact.vjp(probe)
             worst = np.zeros_like(known)
             for seed in range(_RUNS):
-                run = exact.rounded(unit, tiny, seed)
+                run = exact.rounded_map(unit, tiny, seed)
                 if forward:
                     again = np.asarray(run.transposed_vjp(probe, self.cotangent(0))[0], float)
                 else:
@@ -245,7 +245,7 @@ class Measurements:
         """
         if self.is_double:
             return self
-        twin = self.map.in_double()
+        twin = self.map.map_in_double()
         twin.derived = self.map.derived
         return Measurements(twin, self.settings.with_precision(twin.resolution))
 

@@ -436,7 +436,7 @@ def test_sums_of_few_bits_are_off_by_their_partial_sums_and_others_not_at_all():
 def rounded(fn, x, seed=0):
     """An honest run of `fn` in the arithmetic of bfloat16."""
     with jax.enable_x64(True):
-        return build(fn, (x.astype(jnp.float64),)).rounded(2.0**-8, 2.0**-133, seed)
+        return build(fn, (x.astype(jnp.float64),)).rounded_map(2.0**-8, 2.0**-133, seed)
 
 
 PREFIXES = {

@@ -267,7 +267,7 @@ def test_another_point_is_not_called_before_its_value_is_asked_for():
         map_ = build(fn, (jnp.asarray(X, jnp.float64),))
         map_.vjp(np.ones(16))
         before = len(called)
-        far = map_.at(map_.point + 1.0)
+        far = map_.map_at(map_.point + 1.0)
         assert np.allclose(far.vjp(np.ones(16)), np.cos(far.point))
         assert len(called) == before
         assert np.allclose(far.kept_value(), np.sin(far.point))

@@ -659,7 +659,7 @@ def test_complex_tensors_start_at_addresses_that_vectorised_kernels_can_load():
     """Behind an odd number of reals they would start at no multiple of 16, and crash PyTorch."""
     target = build(lambda x, z: z * x.sum(), (tensor(31), tensor(32, dtype=COMPLEX)))
     for x in (target.point, target.point.copy()):
-        assert all(each.data_ptr() % 16 == 0 for each in target.inputs.at(x))
+        assert all(each.data_ptr() % 16 == 0 for each in target.inputs.tensors_at(x))
     u, v = probes(target)
     image, pulled = target.transposed_vjp(u, v)
     np.testing.assert_allclose(image @ v, pulled @ u)
@@ -682,15 +682,15 @@ def test_infinite_inputs_stay_as_they_are():
     scores = torch.tensor([[0.5, -torch.inf, 1.0]], dtype=DOUBLE, requires_grad=True)
     target = build(lambda scores: scores.softmax(-1), (scores,))
     assert target.point.tolist() == [0.5, 0.0, 1.0]
-    assert target.given.tolist() == [0.5, -np.inf, 1.0]
+    assert target.given_point.tolist() == [0.5, -np.inf, 1.0]
     assert_modes_agree(target)
     moved = target.value(target.point + 1)
     assert np.allclose(moved, target.value(target.point))
     assert moved[1] == 0
-    there = target.at(target.point * 2)
-    assert there.given.tolist() == [1.0, -np.inf, 2.0]
-    doubled = build(lambda scores: scores.softmax(-1), (scores.float(),)).in_double()
-    assert doubled.given.tolist() == [0.5, -np.inf, 1.0]
+    there = target.map_at(target.point * 2)
+    assert there.given_point.tolist() == [1.0, -np.inf, 2.0]
+    doubled = build(lambda scores: scores.softmax(-1), (scores.float(),)).map_in_double()
+    assert doubled.given_point.tolist() == [0.5, -np.inf, 1.0]
 
 
 class Tagged(torch.Tensor):
@@ -715,7 +715,7 @@ def test_a_function_gets_its_arguments_in_their_class_with_their_attributes(kind
     w.requires_grad_(asked).shard = 7
     target = build(fn, (tensor(3), w))
     assert_modes_agree(target)
-    target.at(2 * target.point)
+    target.map_at(2 * target.point)
     assert {(kind, 7)} == {each[:2] for each in seen}
     assert {each[2] for each in seen} <= {asked, False}  # duals need no gradient
     assert set(vars(w)) == {"shard"}

@@ -54,7 +54,7 @@ def test_the_inputs_are_upcast_exactly(dtype):
     x, k = tensor(4, 3, dtype=dtype), tensor(3, dtype=dtype, seed=1, grad=False)
     seen = Seen(lambda x, k: (x * k).sin())
     target = build(seen, (x, k))
-    found = target.in_double()
+    found = target.map_in_double()
     assert np.array_equal(found.point, target.point)
     assert [each.dtype for each in seen.last] == [DOUBLE, DOUBLE]
     assert all(
@@ -72,7 +72,7 @@ def test_complex_inputs_become_complex_double():
     seen = Seen(lambda z: z * z.conj())
     z = tensor(3, dtype=torch.complex64)
     target = build(seen, (z,))
-    found = target.in_double()
+    found = target.map_in_double()
     assert seen.last[0].dtype is torch.complex128
     assert np.array_equal(found.point, target.point)
 
@@ -80,7 +80,7 @@ def test_complex_inputs_become_complex_double():
 def test_integers_booleans_and_other_values_stay():
     index, mask = torch.tensor([2, 0]), torch.tensor([True, False])
     seen = Seen(lambda x, index, mask, factor, name: factor * x[index] * mask)
-    build(seen, (tensor(3), index, mask, 2.5, "name")).in_double()
+    build(seen, (tensor(3), index, mask, 2.5, "name")).map_in_double()
     _, index_now, mask_now, *others = seen.last
     assert index_now.dtype is torch.int64
     assert mask_now.dtype is torch.bool
@@ -89,14 +89,14 @@ def test_integers_booleans_and_other_values_stay():
 
 def test_arguments_in_containers_and_by_name_are_converted():
     seen = Seen(lambda params, *, scale: params["w"].exp() * scale)
-    build(seen, ({"w": tensor(3)},), {"scale": tensor(3, seed=1, grad=False)}).in_double()
+    build(seen, ({"w": tensor(3)},), {"scale": tensor(3, seed=1, grad=False)}).map_in_double()
     (params,), options = seen.arguments[-1]
     assert params["w"].dtype is options["scale"].dtype is DOUBLE
 
 
 def test_a_dtype_among_the_arguments_is_converted():
     seen = Seen(lambda x, dtype, *, out: x.to(dtype).sin().to(out))
-    build(seen, (tensor(3), BRAIN), {"out": SINGLE}).in_double()
+    build(seen, (tensor(3), BRAIN), {"out": SINGLE}).map_in_double()
     (_, dtype), options = seen.arguments[-1]
     assert dtype is DOUBLE
     assert options == {"out": DOUBLE}
@@ -105,7 +105,7 @@ def test_a_dtype_among_the_arguments_is_converted():
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
 def test_a_dtype_without_precision_stays(dtype):
     seen = Seen(lambda x, dtype: x * torch.ones(3).to(dtype))
-    build(seen, (tensor(3), dtype)).in_double()
+    build(seen, (tensor(3), dtype)).map_in_double()
     assert seen.last[1] is dtype
 
 
@@ -123,7 +123,7 @@ def test_a_dtype_without_precision_stays(dtype):
 def test_strides_are_kept(make):
     given = make().requires_grad_()
     seen = Seen(lambda x: x * x)
-    build(seen, (given,)).in_double()
+    build(seen, (given,)).map_in_double()
     assert seen.last[0].dtype is DOUBLE
     assert seen.last[0].stride() == given.stride()
 
@@ -131,7 +131,7 @@ def test_strides_are_kept(make):
 def test_strides_of_other_arguments_are_kept():
     given = (tensor(4, 6, grad=False)[:, ::2], tensor(1, grad=False).expand(4, 3))
     seen = Seen(lambda x, k, c: x * k * c)
-    build(seen, (tensor(4, 3), *given)).in_double()
+    build(seen, (tensor(4, 3), *given)).map_in_double()
     for now, then in zip(seen.last[1:], given, strict=True):
         assert now.stride() == then.stride()
         assert torch.equal(now, then.double())
@@ -167,7 +167,7 @@ def test_the_parameters_of_a_module_are_upcast_and_its_own_left_alone(wrap):
     module, x = network(), tensor(5, 3)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     target = build(wrap(module), (x,))
-    found = target.in_double()
+    found = target.map_in_double()
     np.testing.assert_allclose(found.value(found.point), exactly(module, x), rtol=1e-15)
     assert all(parameter.dtype is SINGLE for parameter in module.parameters())
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
@@ -177,7 +177,7 @@ def test_tensors_bound_by_a_partial_are_upcast():
     weight = tensor(3, seed=1, grad=False)
     seen = Seen(lambda weight, x, *, bias: weight * x + bias)
     fn = functools.partial(seen, weight, bias=weight)
-    found = build(fn, (tensor(3),)).in_double()
+    found = build(fn, (tensor(3),)).map_in_double()
     (first, _), options = seen.arguments[-1]
     assert first.dtype is options["bias"].dtype is DOUBLE
     assert found.codomain.size == 3
@@ -187,7 +187,7 @@ def test_tensors_bound_by_a_partial_are_upcast():
 def test_another_function_runs_on_the_same_numbers():
     x = tensor(4, dtype=BRAIN)
     target = build(torch.sin, (x,))
-    found = target.in_double(torch.cos)
+    found = target.map_in_double(torch.cos)
     np.testing.assert_array_equal(found.value(found.point), np.cos(x.detach().double().numpy()))
 
 
@@ -219,7 +219,7 @@ def without_a_tensor(x):
 def test_what_goes_wrong_in_double_precision_is_told_in_one_line(fn, says):
     target = build(fn, (tensor(3),))
     with pytest.raises(Unsupported, match=says) as caught:
-        target.in_double()
+        target.map_in_double()
     assert "\n" not in caught.value.reason
     np.testing.assert_allclose(target.vjp(np.ones(3)), np.cos(target.point), rtol=1e-6)
 
@@ -227,11 +227,11 @@ def test_what_goes_wrong_in_double_precision_is_told_in_one_line(fn, says):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda target: target.in_double(),
-        lambda target: target.at(target.point),
-        lambda target: target.rounded(UNIT, TINY, 0),
+        lambda target: target.map_in_double(),
+        lambda target: target.map_at(target.point),
+        lambda target: target.rounded_map(UNIT, TINY, 0),
     ],
-    ids=["in_double", "at", "rounded"],
+    ids=["map_in_double", "map_at", "rounded_map"],
 )
 def test_a_function_that_reads_its_inputs_from_outside_has_no_derived_maps(make):
     x = tensor(3)
@@ -247,7 +247,7 @@ def test_a_function_that_reads_its_inputs_from_outside_has_no_derived_maps(make)
 def test_at_another_point_value_and_derivative_are_those_of_that_point():
     x, k = tensor(4, dtype=DOUBLE), 3
     target = build(lambda x, k: (x**k).sum(0, keepdim=True), (x, k))
-    there = target.at(target.point + 1)
+    there = target.map_at(target.point + 1)
     assert np.array_equal(there.point, target.point + 1)
     np.testing.assert_allclose(there.vjp(np.ones(1)), 3 * (target.point + 1) ** 2)
     np.testing.assert_allclose(target.vjp(np.ones(1)), 3 * target.point**2)
@@ -257,7 +257,7 @@ def test_at_another_point_value_and_derivative_are_those_of_that_point():
 def test_a_point_changed_afterwards_does_not_move_the_map():
     target = build(torch.sin, (tensor(3, dtype=DOUBLE),))
     x = target.point + 1
-    there = target.at(x)
+    there = target.map_at(x)
     x[:] = 0
     np.testing.assert_allclose(there.vjp(np.ones(3)), np.cos(target.point + 1))
 
@@ -268,7 +268,7 @@ def test_a_point_changed_afterwards_does_not_move_the_map():
 def test_every_operation_is_rounded_forth_and_back():
     x = tensor(50, dtype=DOUBLE).detach().to(BRAIN).to(DOUBLE).requires_grad_()
     target = build(lambda x: x.sin() * x / 3, (x,))
-    found = target.rounded(UNIT, TINY, 0)
+    found = target.rounded_map(UNIT, TINY, 0)
     ones = np.ones(50)
     assert in_format(found.value(found.point))
     assert in_format(found.vjp(ones))
@@ -278,7 +278,7 @@ def test_every_operation_is_rounded_forth_and_back():
 
 def test_other_seeds_round_otherwise():
     target = build(lambda x: x.sin() / 3, (tensor(50, dtype=DOUBLE),))
-    first, again, other = (target.rounded(UNIT, TINY, seed) for seed in (1, 1, 2))
+    first, again, other = (target.rounded_map(UNIT, TINY, seed) for seed in (1, 1, 2))
     ones = np.ones(50)
     assert np.array_equal(first.vjp(ones), again.vjp(ones))
     assert not np.array_equal(first.vjp(ones), other.vjp(ones))
@@ -287,7 +287,7 @@ def test_other_seeds_round_otherwise():
 def test_forward_mode_of_a_rounded_map_is_that_of_the_map_but_for_rounding():
     target = build(lambda x: x.sin() / 3, (tensor(50, dtype=DOUBLE),))
     u = np.linspace(-1, 1, 50)
-    found = target.rounded(UNIT, TINY, 0).jvp(u)
+    found = target.rounded_map(UNIT, TINY, 0).jvp(u)
     np.testing.assert_allclose(found, target.jvp(u), atol=0.02)
     assert not np.array_equal(found, target.jvp(u))
 
@@ -295,9 +295,9 @@ def test_forward_mode_of_a_rounded_map_is_that_of_the_map_but_for_rounding():
 # Common to all.
 
 SIBLINGS = {
-    "at": lambda target: target.at(target.point),
-    "in_double": lambda target: target.in_double(),
-    "rounded": lambda target: target.rounded(UNIT, TINY, 0),
+    "map_at": lambda target: target.map_at(target.point),
+    "map_in_double": lambda target: target.map_in_double(),
+    "rounded_map": lambda target: target.rounded_map(UNIT, TINY, 0),
 }
 every_sibling = pytest.mark.parametrize("kind", SIBLINGS)
 
@@ -369,7 +369,7 @@ def test_a_sparse_input_keeps_its_entries(kind):
 
 def test_the_derivative_of_the_map_in_double_precision_is_exact():
     target = build(lambda x: (x**3).sum(0, keepdim=True), (tensor(3, dtype=BRAIN),))
-    found = target.in_double().derivative(np.array([2.0]))
+    found = target.map_in_double().derivative(np.array([2.0]))
     assert [slot.name for slot in found.domain.slots] == ["x", "cotangent of output 0"]
     assert found.resolution == 2.0**-53
     np.testing.assert_allclose(found.value(found.point), 6 * target.point**2, rtol=1e-15)

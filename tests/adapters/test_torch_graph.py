@@ -63,7 +63,7 @@ def test_a_map_asks_what_its_graph_contains_once(monkeypatch):
     planned = contents._would_run
     monkeypatch.setattr(contents, "_would_run", lambda *args: asked.append(args) or planned(*args))
     map_ = build(lambda x, y: x.sin(), (leaf(2), leaf(2)))
-    assert list(map_.unreached()) == [1]
+    assert list(map_.unreached_slots()) == [1]
     assert map_.notes == []
     assert len(asked) == 1
 
@@ -76,7 +76,7 @@ def test_a_map_records_the_random_state_once_and_a_watched_run_once_more(monkeyp
     )
     map_ = build(torch.sin, (leaf(2),))
     assert len(recorded) == 1
-    map_.at(map_.point + 1)
+    map_.map_at(map_.point + 1)
     assert len(recorded) == 1
     map_.side_effects(np.ones(2))
     assert len(recorded) == 2
@@ -153,7 +153,7 @@ x = torch.ones(1, dtype=torch.float64, requires_grad=True)
 ASKED = {
     "check": "assert gradproof.check(long, (x,)).verdict is gradproof.Verdict.PASSED",
     "gradcheck": "assert gradcheck(long, (x,), check_forward_ad=True)",
-    "map": "map_ = build(long, (x,)); assert (map_.unreached(), map_.notes) == ([], []); del map_",
+    "map": "m = build(long, (x,)); assert (m.unreached_slots(), m.notes) == ([], []); del m",
 }
 
 

@@ -71,7 +71,7 @@ def test_an_honest_run_draws_once_for_each_operation(monkeypatch, pull):
         Rounding, "_draws", lambda self, like: drawn.append(like.numel()) or draws(self, like)
     )
     map_ = torch_adapter.build(torch.mean, (tensor(1000).requires_grad_(),))
-    run = map_.rounded(2.0**-24, 2.0**-149, 0)
+    run = map_.rounded_map(2.0**-24, 2.0**-149, 0)
     drawn.clear()
     getattr(run, pull)(np.ones(map_.codomain.size if pull == "vjp" else map_.domain.size))
     # The mean's backward divides; J u is the derivative of J^T v along u, which divides likewise.
@@ -543,9 +543,9 @@ DISTRIBUTIONS = {
 def test_the_run_in_double_precision_draws_what_the_function_draws(name, dtype):
     x = tensor(40).to(dtype).requires_grad_()
     map_ = torch_adapter.build(lambda x: DISTRIBUTIONS[name](x) * x, (x,))
-    twin = map_.in_double()
-    beside = twin.at(twin.point)
-    for found in (twin, beside, twin.rounded(2.0**-24, 2.0**-149, 0)):
+    twin = map_.map_in_double()
+    beside = twin.map_at(twin.point)
+    for found in (twin, beside, twin.rounded_map(2.0**-24, 2.0**-149, 0)):
         np.testing.assert_allclose(
             found.value(twin.point), map_.value(map_.point), rtol=0.03, atol=0.02
         )
@@ -585,10 +585,10 @@ def test_what_a_backward_draws_is_the_same_too():
     map_ = torch_adapter.build(
         lambda x: checkpoint(noisy, x, use_reentrant=False), (tensor(40).float().requires_grad_(),)
     )
-    twin, v = map_.in_double(), np.ones(40)
+    twin, v = map_.map_in_double(), np.ones(40)
     np.testing.assert_allclose(twin.vjp(v), map_.vjp(v), rtol=1e-4, atol=1e-6)
     v /= 3
-    rounded = twin.rounded(2.0**-24, 2.0**-149, 0)
+    rounded = twin.rounded_map(2.0**-24, 2.0**-149, 0)
     np.testing.assert_allclose(rounded.vjp(v), map_.vjp(v), rtol=1e-4, atol=1e-6)
 
 
@@ -627,7 +627,7 @@ def written(x):
 def test_arrays_in_few_bits_that_a_function_holds_are_widened_where_they_meet_doubles(name):
     fn, kept = HOLDING[name], HELD.clone()
     map_ = torch_adapter.build(fn, (tensor(5, 5).to(torch.bfloat16).requires_grad_(),))
-    twin, v = map_.in_double(), np.linspace(-1, 1, 25)
+    twin, v = map_.map_in_double(), np.linspace(-1, 1, 25)
     wide = torch_adapter.build(
         lambda x: eval_with(fn, HELD.double(), x),
         (tensor(5, 5).to(torch.bfloat16).double().requires_grad_(),),
@@ -647,9 +647,9 @@ def eval_with(fn, held, x):
 
 
 def test_a_function_that_needs_nothing_runs_as_it_is_in_double_precision():
-    plain = torch_adapter.build(torch.sin, (tensor(3).float().requires_grad_(),)).in_double()
+    plain = torch_adapter.build(torch.sin, (tensor(3).float().requires_grad_(),)).map_in_double()
     holding = torch_adapter.build(
         HOLDING["a product"], (tensor(5, 5).to(torch.bfloat16).requires_grad_(),)
-    ).in_double()
+    ).map_in_double()
     assert plain.call.in_double is None
     assert holding.call.in_double is not None

@@ -79,7 +79,7 @@ def _mode_check(name: str, measurements: Measurements, mode: Mode) -> CheckResul
         table=measurements.table if shared else None,
     )
     notes = found.notes
-    if found.findings and (names := map_.carried()):
+    if found.findings and (names := map_.carried_arrays()):
         notes += (_carried_note(names),)
     summary = found.summary
     if found.verdict is Verdict.INCONCLUSIVE and measurements.randomness:
@@ -101,7 +101,7 @@ def _mode_check(name: str, measurements: Measurements, mode: Mode) -> CheckResul
 def _evidence_of(measurements: Measurements, block: object) -> EvidenceElsewhere:
     map_ = measurements.map
     return EvidenceElsewhere(
-        block, map_.domain, map_.codomain, map_.given, measurements.function.centre
+        block, map_.domain, map_.codomain, map_.given_point, measurements.function.centre
     )
 
 

@@ -195,7 +195,7 @@ def _inputs_trial(measurements: Measurements, layout: str) -> _Trial | None:
     map_, v = measurements.map, measurements.cotangent(0)
     try:
         with users_errors():
-            other = map_.restrided(layout)
+            other = map_.map_in_layout(layout)
             value = other.kept_value()
     except Unsupported:
         return None
@@ -203,7 +203,7 @@ def _inputs_trial(measurements: Measurements, layout: str) -> _Trial | None:
         text = f"the function does not take inputs {_phrase(layout)}: {error}"
         return _Trial(_INPUTS, layout, refusal=text)
     findings = _value_findings(measurements, value, layout)
-    how = map_.by_memory() if findings else ""
+    how = map_.memory_dependence() if findings else ""
     if how:
         return _trial_of_another_function(measurements, other, layout, how, findings[0])
     try:

@@ -30,7 +30,7 @@ def check(measurements: Measurements) -> CheckResult:
         return skipped_check(_NAME, "no reference was given")
     try:
         with users_errors():
-            reference = map_.in_double(settings.reference)
+            reference = map_.map_in_double(settings.reference)
             exact = reference.kept_value()
     except UsersError as error:
         return inconclusive_check(_NAME, f"the reference raised {error}")
@@ -65,7 +65,7 @@ def _values_beside_exact(
     for number in range(RUNS):
         try:
             with users_errors():
-                run = reference.rounded(unit, grain.tiny, settings.seed + number)
+                run = reference.rounded_map(unit, grain.tiny, settings.seed + number)
                 errors.append(run.kept_value() - exact)
         except (Unsupported, UsersError) as error:
             reason = str(error)
@@ -126,7 +126,7 @@ def identity(
         found: what the check found of it: a failure.
     """
     map_, settings = measurements.map, measurements.settings
-    reference = map_.in_double(settings.reference)
+    reference = map_.map_in_double(settings.reference)
     usual = settings.with_precision(reference.resolution)
     defined = Measurements(reference, replace(usual, trusted=False, reference=None))
     own = check_(defined)

@@ -170,7 +170,7 @@ def _map_at(measurements: Measurements, x: Values) -> Measurements | str:
     here = measurements.function.centre
     try:
         with users_errors():
-            there = measurements.map.at(x)
+            there = measurements.map.map_at(x)
             value = there.kept_value()
     except UsersError as error:
         return f"raised {error}"
@@ -208,8 +208,8 @@ def _outcome_at(measurements: Measurements, there: Measurements) -> _Outcome:
     if outcome.findings or outcome.doubt:
         return outcome
     for ask, how in (
-        (map_.reused, "held by the arrays that held the other point"),
-        (map_.overtaken, "with buffers that a call at the other point wrote"),
+        (map_.products_in_reused_arrays, "held by the arrays that held the other point"),
+        (map_.products_of_overtaken_call, "with buffers that a call at the other point wrote"),
     ):
         shared = _outcome_of_shared_calls(measurements, there, ask, how)
         outcome = replace(outcome, notes=outcome.notes + shared.notes)
@@ -319,7 +319,7 @@ def _outcome_of_failure(
     outcome = _Outcome(findings, evidence=result.block if kind == "second point" else None)
     if kind == "first point":
         return outcome
-    if names := there.map.carried():
+    if names := there.map.carried_arrays():
         text = (
             f"each call writes into {listed_names(names)}, on which the next value depends: what "
             "is computed for them counts"

@@ -65,7 +65,7 @@ def _ask_again(measurements: Measurements) -> None:
         measurements.gradient(0)
         map_.vjp(random_cotangent(map_.codomain, measurements.settings.seed, 1))
     with contextlib.suppress(Unsupported, UsersError), users_errors():
-        map_.overtaken(x, v)
+        map_.products_of_overtaken_call(x, v)
 
 
 def _consequence(measurements: Measurements, kind: str) -> str:

@@ -211,7 +211,7 @@ def _comparison_at(comparison: Comparison, number: int, radius: float) -> Compar
         span = map_.domain.span(position)
         x[span] = np.clip(x[span], *slot.limits)
     try:
-        near = map_.at(round_to_formats(map_.domain, x))
+        near = map_.map_at(round_to_formats(map_.domain, x))
         return comparison_of(
             near, comparison.settings, comparison.claim.mode, check=comparison.check
         )

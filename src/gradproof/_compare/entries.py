@@ -316,7 +316,7 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
     off, error = np.zeros(claimed.size), np.zeros(claimed.size)
     for seed in range(2):
         try:
-            rounded = comparison.map.rounded(_FEW_BITS, 0.0, seed)
+            rounded = comparison.map.rounded_map(_FEW_BITS, 0.0, seed)
             value = np.asarray(rounded.kept_value(), float)
             error = np.maximum(error, np.nan_to_num(np.abs(value - comparison.function.centre)))
             other = comparison.claim.claim_of(rounded).push(u)

@@ -67,7 +67,7 @@ def find_references(
     kinds = ("reference",) if settings.asks_reference_only else settings.oracles
     for kind in kinds:
         if kind == "double" and not is_double:
-            name, make = "the same function in float64", map_.in_double
+            name, make = "the same function in float64", map_.map_in_double
         elif kind == "reference" and users is not None:
             name, make = USERS_REFERENCE, users
         else:

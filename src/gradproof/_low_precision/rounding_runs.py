@@ -149,7 +149,7 @@ def claims_and_runs(
     unit = max(grain.unit, _ROUNDABLE)
     for number in range(RUNS):
         try:
-            run = reference.rounded(unit, grain.tiny, settings.seed + number)
+            run = reference.rounded_map(unit, grain.tiny, settings.seed + number)
             errors.append(_honest_products(run, mode, probes, map_, settings) - exact)
             value_errors.append(np.asarray(run.kept_value(), float) - value)
         except (UsageError, MemoryError):

@@ -104,7 +104,7 @@ class Trait:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedRun:
     """One run of a function and its backward, watched."""
 
     value: Array  # F(x)
@@ -163,7 +163,7 @@ class DifferentiableMap(abc.ABC):
         """Put back what the map changed outside itself, if anything."""
 
     @property
-    def given(self) -> Array:
+    def given_point(self) -> Array:
         """The point as the user gave it: with infinite entries, which `point` has as zeros."""
         return self.point if self.held is None else self.held.values
 
@@ -242,17 +242,17 @@ class DifferentiableMap(abc.ABC):
         raise Unsupported("arrays of this framework have no memory layout")
 
     def input_layouts(self) -> tuple[str, ...]:
-        """Memory layouts, other than their own, in which `restrided` can hand over the inputs."""
+        """Memory layouts, other than their own, that `map_in_layout` takes."""
         return ()
 
-    def restrided(self, layout: str) -> DifferentiableMap:
+    def map_in_layout(self, layout: str) -> DifferentiableMap:
         """The same function at the same point, its inputs in another memory layout.
 
         Raises what the function raises where it does not take them.
         """
         raise Unsupported("arrays of this framework have no memory layout")
 
-    def by_memory(self) -> str:
+    def memory_dependence(self) -> str:
         """How the function goes by where in memory its inputs lie, as `as_strided` does, or ""."""
         return ""
 
@@ -275,18 +275,18 @@ class DifferentiableMap(abc.ABC):
         another value than the function's beside a derivative, "random" for a random state that was
         set, and "drawn" for one that was only drawn from: a fault where the gradient depends on it.
         """
-        found = self.observed(v)
+        found = self.observe_run(v)
         return [*found.effects, *found.left()]
 
-    def observed(self, v: Array) -> Observed:
+    def observe_run(self, v: Array) -> ObservedRun:
         """What one further run of the function and its backward gives, is, and changes."""
         raise Unsupported("side effects are not observed")
 
-    def unreached(self) -> Sequence[int]:
+    def unreached_slots(self) -> Sequence[int]:
         """Input slots on which, the framework claims, no output depends at all."""
         return ()
 
-    def at(self, x: Array) -> DifferentiableMap:
+    def map_at(self, x: Array) -> DifferentiableMap:
         """The same function at another point."""
         raise Unsupported("the function cannot be taken to another point")
 
@@ -297,11 +297,11 @@ class DifferentiableMap(abc.ABC):
         """
         if layouts[0]:
             raise Unsupported("arrays of this framework have no memory layout")
-        far = self.at(x)
+        far = self.map_at(x)
         value = far.kept_value()
         return value, far.vjp_layout(v, layouts[1]) if layouts[1] else far.vjp(v), far.jvp
 
-    def reused(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+    def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
         """(J^T v, F(x), J(x)^T v), with x written into the very arrays that held the point.
 
         What a function keeps by the identity of an array, or by its address, is then of the
@@ -309,18 +309,18 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("arrays of this framework are not written into")
 
-    def overtaken(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
+    def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
         """The same of a call at the point and one at x, both made before either's backward.
 
         What the function writes into arrays of its own, as buffers of a module, stays in between.
         """
         raise Unsupported("the function writes into no array of its own")
 
-    def carried(self) -> tuple[str, ...]:
+    def carried_arrays(self) -> tuple[str, ...]:
         """Names of arrays of its own that the function writes, where its next value is another."""
         return ()
 
-    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+    def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         """The same function, or `fn` in its place, at the same point, on double precision arrays.
 
         Every array of the arguments is converted, which is exact. `fn` is a function of the same
@@ -329,7 +329,7 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("the function cannot be run in double precision")
 
-    def rounded(self, unit: float, tiny: float, seed: int | None) -> DifferentiableMap:
+    def rounded_map(self, unit: float, tiny: float, seed: int | None) -> DifferentiableMap:
         """The same function in stochastic arithmetic of fewer bits, backward included.
 
         Every operation is rounded up or down at random, to one of its two neighbours in the

@@ -200,7 +200,7 @@ class HandMap(ArrayMap):
             raise Unsupported("a backward written by hand gives projections only")
         return self.jvp(u), self.vjp(v)
 
-    def reused(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
+    def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
         if not any(type(array) is np.ndarray for array in self._point_arrays()):
             raise Unsupported("its inputs are not written into")
         self.run(self.arrays(x))
@@ -264,10 +264,10 @@ class HandMap(ArrayMap):
         )
         return [*found, *self._gradients.overwritten_gradients(self.domain)]
 
-    def at(self, x: Array) -> HandMap:
+    def map_at(self, x: Array) -> HandMap:
         return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))
 
-    def in_double(self, fn: Any = None) -> DifferentiableMap:
+    def map_in_double(self, fn: Any = None) -> DifferentiableMap:
         inputs = tuple(map(double_precision_array, self._call.inputs))
         kwargs = {name: double_precision_array(value) for name, value in self._call.kwargs.items()}
         hand = self._claims if fn is None else fn

@@ -21,7 +21,7 @@ from gradproof._data.options import container
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
-from gradproof._maps.contract import DifferentiableMap, Observed, Trait, Transform, Unsupported
+from gradproof._maps.contract import DifferentiableMap, ObservedRun, Trait, Transform, Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax._call import Call
 from gradproof.jax._constants import double_precision
@@ -146,7 +146,7 @@ class JaxMap(ArrayMap):
 
     def _is_as_compiled(self, flat: Flat) -> bool:
         """Whether the kept call returned what the compiled program does, but for rounding."""
-        return self._is_near(self.kept_value(), flat.run("value", self.given)[0])
+        return self._is_near(self.kept_value(), flat.run("value", self.given_point)[0])
 
     def _is_near(self, ours: Array, theirs: Array, part: float | None = None) -> bool:
         """Whether values are the same but for rounding, or for a part of them."""
@@ -175,7 +175,11 @@ class JaxMap(ArrayMap):
         """What a compiled derivative gives; None where there is none."""
         with self.around():
             flat = self._flat
-            return None if flat is None else transform_result(flat.run, way, self.given, *vectors)
+            return (
+                None
+                if flat is None
+                else transform_result(flat.run, way, self.given_point, *vectors)
+            )
 
     def value(self, x: Array) -> Array:
         """F(x); at the point by a call of the function itself, which shows whether it repeats.
@@ -374,7 +378,7 @@ class JaxMap(ArrayMap):
             seeded = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
         return found, [("random", "the function set NumPy's global random state")] * seeded
 
-    def observed(self, v: Array) -> Observed:
+    def observe_run(self, v: Array) -> ObservedRun:
         """One more call, and a backward of the kept one: JAX's arrays cannot change."""
         found, effects = self._watched_call()
         self.counts.add("function")
@@ -384,9 +388,9 @@ class JaxMap(ArrayMap):
                 gradients = self.pull(self.cotangents(v))
                 gradient, traits = [self.domain_vector(gradients)], self.traits_of(gradients)
             self.counts.add("vjp")
-            return Observed(value, gradient[0], traits, [*effects, *self._value_effects(found)])
+            return ObservedRun(value, gradient[0], traits, [*effects, *self._value_effects(found)])
 
-    def unreached(self) -> Sequence[int]:
+    def unreached_slots(self) -> Sequence[int]:
         """Inputs whose gradient is zero throughout, for a cotangent that has no zero."""
         gradient = self.vjp(1.0 + np.arange(self.codomain.size) % 7)
         return [k for k in range(len(self.inputs)) if not gradient[self.domain.span(k)].any()]
@@ -406,7 +410,7 @@ class JaxMap(ArrayMap):
 
     # Maps made of this one.
 
-    def at(self, x: Array) -> JaxMap:
+    def map_at(self, x: Array) -> JaxMap:
         """The map of this function at x, which is called there only when its value is asked for."""
         with self.around():
             if self._flat is None:
@@ -424,7 +428,7 @@ class JaxMap(ArrayMap):
         made._kept, made._came_with, made._returned = None, (), None
         return made
 
-    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+    def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         def made() -> JaxMap:
             with double_precision():
                 arrays = [double_precision_value(array) for array in self.here()]
@@ -453,7 +457,7 @@ class JaxMap(ArrayMap):
         with self.around():
             return draws(self.program)
 
-    def rounded(self, unit: float, tiny: float, seed: int | None) -> JaxMap:
+    def rounded_map(self, unit: float, tiny: float, seed: int | None) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""
         with self.around():
             jaxprs = self._rounded_programs if self._flat is None else self._flat.jaxprs

@@ -45,7 +45,7 @@ _INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters in which an operati
 
 
 class Rounded:
-    """Runs programs with random rounding, as `DifferentiableMap.rounded` says.
+    """Runs programs with random rounding, as `DifferentiableMap.rounded_map` says.
 
     `programs` are jaxprs by name, shared by the runs of one map.
     """

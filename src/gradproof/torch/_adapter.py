@@ -18,7 +18,7 @@ from gradproof._guard import restored
 from gradproof._maps.contract import (
     WHOLE,
     DifferentiableMap,
-    Observed,
+    ObservedRun,
     Raised,
     Run,
     Trait,
@@ -143,7 +143,7 @@ class TorchMap(DifferentiableMap):
     # The function and its derivatives.
 
     def value(self, x: Array) -> Array:
-        found = self.call.evaluate(self.inputs.at(private_vector(x)), self.outputs)
+        found = self.call.evaluate(self.inputs.tensors_at(private_vector(x)), self.outputs)
         if x is self.point and not self.call.in_place:
             self.graph.value()  # while it is what was returned
         return found
@@ -157,14 +157,14 @@ class TorchMap(DifferentiableMap):
     def kept_value(self) -> Array:
         return self.graph.value()
 
-    def reused(self, x: Array, v: Array) -> tuple[None, Array, Array]:
-        return None, *self.graph.reused(x, v)
+    def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[None, Array, Array]:
+        return None, *self.graph.products_in_reused_arrays(x, v)
 
-    def overtaken(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
-        return self.graph.overtaken(x, v)
+    def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
+        return self.graph.products_of_overtaken_call(x, v)
 
-    def carried(self) -> tuple[str, ...]:
-        return self.graph.carried()
+    def carried_arrays(self) -> tuple[str, ...]:
+        return self.graph.carried_arrays()
 
     def vjp(self, v: Array) -> Array:
         if self._refused is not None:
@@ -219,12 +219,12 @@ class TorchMap(DifferentiableMap):
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self.call)
 
-    def restrided(self, layout: str) -> TorchMap:
+    def map_in_layout(self, layout: str) -> TorchMap:
         tensors = self.inputs.copies()
-        return self._of_tensors(torch_layouts.restrided(self.call, layout, tensors))
+        return self._of_tensors(torch_layouts.inputs_in_layout(self.call, layout, tensors))
 
-    def by_memory(self) -> str:
-        return torch_layouts.by_memory(self.call)
+    def memory_dependence(self) -> str:
+        return torch_layouts.memory_dependence(self.call)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         return gradient_traits(self.graph, v)
@@ -234,12 +234,12 @@ class TorchMap(DifferentiableMap):
             raise Unsupported(WHOLE)
         return outside_domain(self.graph, v)
 
-    def observed(self, v: Array) -> Observed:
+    def observe_run(self, v: Array) -> ObservedRun:
         return observed_run(self.graph, v)
 
-    def unreached(self) -> Sequence[int]:
+    def unreached_slots(self) -> Sequence[int]:
         # What a function holds beside its arguments it need not use.
-        return [k for k in self.graph.unreached if k not in self.call.arguments.beside]
+        return [k for k in self.graph.unreached_slots if k not in self.call.arguments.beside]
 
     def transforms(self) -> Sequence[Transform]:
         return transforms.TRANSFORMS
@@ -253,8 +253,8 @@ class TorchMap(DifferentiableMap):
 
     # Maps made of this one.
 
-    def at(self, x: Array) -> TorchMap:
-        return self._of_tensors(self.inputs.at(private_vector(x)))
+    def map_at(self, x: Array) -> TorchMap:
+        return self._of_tensors(self.inputs.tensors_at(private_vector(x)))
 
     def run_at(self, x: Array, v: Array, layouts: tuple[str, str]) -> Run:
         if self.call.mode or self._refused or isinstance(self.call.fn, Tangent):
@@ -263,10 +263,10 @@ class TorchMap(DifferentiableMap):
         inputs, layout = layouts
 
         def placed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-            return torch_layouts.restrided(self.call, inputs, tensors) if inputs else tensors
+            return torch_layouts.inputs_in_layout(self.call, inputs, tensors) if inputs else tensors
 
         def primals() -> list[torch.Tensor]:
-            return placed(self.inputs.at(private_vector(x)))
+            return placed(self.inputs.tensors_at(private_vector(x)))
 
         tensors = [tensor.requires_grad_() for tensor in primals()]
         result = self.call(tensors)
@@ -294,7 +294,7 @@ class TorchMap(DifferentiableMap):
             tensor.requires_grad_()
         return self._alike(fn, self.call.arguments.changed(fn, tensors, lambda value: value))
 
-    def in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+    def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         self.call.require_arguments()
         arguments, given = self.call.arguments, self.call.fn if fn is None else fn
 
@@ -308,7 +308,7 @@ class TorchMap(DifferentiableMap):
 
         return twin_in_double(self, fn, made)
 
-    def rounded(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
+    def rounded_map(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
         self.call.require_arguments()
         return self._alike(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
 

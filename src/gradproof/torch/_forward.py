@@ -92,7 +92,7 @@ class Forward:
         self._call, self._inputs, self._outputs = call, call.inputs, outputs
         self.needs_grad, self._is_able = needs_grad, False
         point = self._inputs.point
-        self.primals = primals or (lambda: self._inputs.at(private_vector(point)))
+        self.primals = primals or (lambda: self._inputs.tensors_at(private_vector(point)))
 
     def require(self) -> None:
         """Unsupported where no tangent can be attached to an input."""
@@ -115,7 +115,9 @@ class Forward:
     @functools.cached_property
     def _tangents_are_lost(self) -> bool:
         """Whether no output has a tangent where every input has one."""
-        tangents = [torch.ones_like(primal) for primal in self._inputs.at(self._inputs.point)]
+        tangents = [
+            torch.ones_like(primal) for primal in self._inputs.tensors_at(self._inputs.point)
+        ]
         with _level():
             return all(tangent is None for tangent in self._push(tangents))
 

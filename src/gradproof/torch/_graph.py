@@ -79,7 +79,7 @@ class Graph:
         """
         if self.call.in_place or not self.roots or not self.inputs.are_dense:
             return self
-        unused = [k for k in self.unreached if k not in self.call.arguments.beside]
+        unused = [k for k in self.unreached_slots if k not in self.call.arguments.beside]
         if not unused:
             return self
         call = self.call.on_originals()
@@ -89,7 +89,7 @@ class Graph:
         return self if all(gradients[place] is None for place in unused) else other
 
     @cached_property
-    def unreached(self) -> list[int]:
+    def unreached_slots(self) -> list[int]:
         """Positions of the inputs that it does not contain."""
         return positions_outside_graph(self.roots, self.tensors)
 
@@ -245,7 +245,7 @@ class Graph:
 
     # Further runs that share something with the kept one: memory, buffers.
 
-    def reused(self, x: Array, v: Array) -> tuple[Array, Array]:
+    def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[Array, Array]:
         """F(x) and J(x)^T v of a run with the tensors of the kept one, which hold x meanwhile.
 
         Their version is another while they do, as after an optimiser's step, and that of the kept
@@ -254,7 +254,10 @@ class Graph:
         plain = self.inputs.are_dense
         if self.call.in_place or not plain or any(type(t) not in PLAIN for t in self.tensors):
             raise Unsupported("its inputs are not written into")
-        held, new = [t.detach().clone() for t in self.tensors], self.inputs.at(private_vector(x))
+        held, new = (
+            [t.detach().clone() for t in self.tensors],
+            self.inputs.tensors_at(private_vector(x)),
+        )
         with ExitStack() as versions, torch.no_grad():
             for tensor in self.tensors:
                 versions.enter_context(preserved_version_counter(tensor))
@@ -268,12 +271,12 @@ class Graph:
                 for tensor, values in zip(self.tensors, held, strict=True):
                     tensor.copy_(values)
 
-    def overtaken(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
+    def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
         """(J^T v, F(x), J(x)^T v) of a run at the point and one at x, what the first wrote left."""
         call = self.call
         if call.in_place or not call.arguments.writes:
             raise Unsupported("the function writes into no tensor of its own")
-        second = [tensor.requires_grad_() for tensor in self.inputs.at(private_vector(x))]
+        second = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(private_vector(x))]
         with call.arguments.left_as_written():
             here = self.again(call.fresh())
             here.value()
@@ -284,7 +287,7 @@ class Graph:
             self._overtaken = here.overwritten_gradients()
             return first, value, last
 
-    def carried(self) -> tuple[str, ...]:
+    def carried_arrays(self) -> tuple[str, ...]:
         """Tensors of the function's own, by name, that a run writes and the next one depends on."""
         arguments = self.call.arguments
         if self.call.in_place or not arguments.writes:

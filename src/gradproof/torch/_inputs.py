@@ -47,12 +47,12 @@ class Inputs:
         """Tensors of a domain vector, one per input, which may share its memory."""
         return [leaf.tensor(u[part]) for leaf, part in self.pairs]
 
-    def at(self, x: Array) -> list[torch.Tensor]:
+    def tensors_at(self, x: Array) -> list[torch.Tensor]:
         """The same of a point, where what is infinite stays so."""
         return self.directions(x if self.held is None else self.held.put_back(x))
 
     def at_rows(self, xs: Array) -> Iterator[tuple[torch.Tensor, ...]]:
-        """`at` of every row, made when they are asked for."""
+        """`tensors_at` of every row, made when they are asked for."""
         whole = xs if self.held is None else self.held.put_back(xs)
         return zip(*[leaf.tensors(whole[:, part]) for leaf, part in self.pairs], strict=True)
 

@@ -189,7 +189,7 @@ def _movable(call: Call) -> list[int]:
     ]
 
 
-def restrided(call: Call, layout: str, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def inputs_in_layout(call: Call, layout: str, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Inputs of a call with these values, the arguments in another memory layout.
 
     Nothing has been written into them since they were made: their version is that of all others.
@@ -206,7 +206,7 @@ def restrided(call: Call, layout: str, values: Sequence[torch.Tensor]) -> list[t
     return [tensor.data for tensor in tensors]
 
 
-def by_memory(call: Call) -> str:
+def memory_dependence(call: Call) -> str:
     """How a run of the function goes by the order of its inputs in memory, "" where it does not.
 
     It calls one of PyTorch's operators on places of memory, or one that draws random numbers,

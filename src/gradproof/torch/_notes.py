@@ -64,7 +64,7 @@ def _batch_statistics(held: Captured) -> Iterator[str]:
 
 
 def _idle_inputs(graph: Graph) -> Iterator[str]:
-    if idle := [place for place in graph.unreached if place in graph.call.arguments.beside]:
+    if idle := [place for place in graph.unreached_slots if place in graph.call.arguments.beside]:
         names = ", ".join(graph.inputs.leaves[place].slot.name for place in idle[:_NAMED])
         more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
         yield f"no gradient reaches {names}{more}, which the function holds"

@@ -46,7 +46,7 @@ _WHOLE = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
 class Rounding(DispatchMode):
     """While active, the result of every operation in double precision is rounded at random.
 
-    As `DifferentiableMap.rounded` says; draws are independent of PyTorch's global generator.
+    As `DifferentiableMap.rounded_map` says; draws are independent of PyTorch's global generator.
     """
 
     def __init__(self, unit: float, tiny: float, seed: int | None) -> None:

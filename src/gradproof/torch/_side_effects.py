@@ -14,7 +14,7 @@ from gradproof._data.space import Array
 from gradproof._data.vectors import KEPT
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw_numbers, effect_on
-from gradproof._maps.contract import Observed
+from gradproof._maps.contract import ObservedRun
 from gradproof.torch._compat import default_device
 from gradproof.torch._grad_metadata import differing_traits
 from gradproof.torch._graph import Graph
@@ -80,7 +80,7 @@ def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(equal.all())
 
 
-def observed_run(graph: Graph, v: Array) -> Observed:
+def observed_run(graph: Graph, v: Array) -> ObservedRun:
     """What one more run of the function and its backward gives, is, and changes."""
     found = graph.overwritten_gradients()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
@@ -106,7 +106,7 @@ def observed_run(graph: Graph, v: Array) -> Observed:
         if _mark(leaf.original) != before:
             found.append(("grad", f"a run changed {leaf.slot.name}.grad"))
     gradient, differing = graph.inputs.vector(pulled), differing_traits(graph, pulled)
-    return Observed(value, gradient, differing, found, partial(_later_writes, graph, tensors))
+    return ObservedRun(value, gradient, differing, found, partial(_later_writes, graph, tensors))
 
 
 def _later_writes(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:

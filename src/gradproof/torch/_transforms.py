@@ -37,7 +37,7 @@ def jvp(graph: Graph, forward: Forward, u: Array) -> Array:
     """J u by torch.func.jvp. Unsupported where the function has no forward mode."""
     _require_plain(graph)
     forward.require()
-    primals = tuple(graph.inputs.at(private_vector(graph.inputs.point)))
+    primals = tuple(graph.inputs.tensors_at(private_vector(graph.inputs.point)))
     tangents = tuple(graph.inputs.directions(private_vector(u)))
     found = functional_result(lambda: torch.func.jvp(_plain_function(graph), primals, tangents)[1])
     return graph.outputs.vector(zip(graph.outputs.attached, found, strict=True))

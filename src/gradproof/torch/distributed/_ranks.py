@@ -21,7 +21,7 @@ import numpy as np
 from gradproof._adapters.arrays import ROUNDINGS
 from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Slot, Space
-from gradproof._maps.contract import CallCounter, DifferentiableMap, Observed, Trait
+from gradproof._maps.contract import CallCounter, DifferentiableMap, ObservedRun, Trait
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
 from gradproof.torch._notes import ALONE
@@ -49,12 +49,12 @@ STOP = "stop"
 # Member of the contract -> the runs that it makes on every rank.
 _RUNS = {
     "value": ("function",),
-    "at": ("function",),
-    "in_double": ("function",),
+    "map_at": ("function",),
+    "map_in_double": ("function",),
     "vjp": ("vjp",),
     "vjp_layout": ("vjp",),
-    "observed": ("function", "vjp"),
-    "reused": ("function", "vjp"),
+    "observe_run": ("function", "vjp"),
+    "products_in_reused_arrays": ("function", "vjp"),
 }
 
 
@@ -79,7 +79,7 @@ class Party:
             place,
             map_.domain,
             map_.codomain,
-            map_.given,
+            map_.given_point,
             map_.kept_value(),
             map_.resolution,
             tuple(self._local.inputs),
@@ -115,7 +115,7 @@ class Party:
         if isinstance(found, TorchMap):
             self._maps.append(found)
             found = self.part(len(self._maps) - 1)
-        elif isinstance(found, Observed):
+        elif isinstance(found, ObservedRun):
             found = replace(found, effects=[*found.effects, *found.left()], left=tuple)
         return self.ranks.shared(found)
 
@@ -208,12 +208,12 @@ class RanksMap(DifferentiableMap):
         return self._gradient(self._ask("vjp_layout", self._cotangents(v), layouts))
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        return self.observed(v).traits
+        return self.observe_run(v).traits
 
-    def observed(self, v: Array) -> Observed:
-        found: list[Observed] = self._ask("observed", self._cotangents(v))
+    def observe_run(self, v: Array) -> ObservedRun:
+        found: list[ObservedRun] = self._ask("observe_run", self._cotangents(v))
         starts, names = self._starts, self._party.ranks.names
-        return Observed(
+        return ObservedRun(
             self._value([each.value for each in found]),
             self._gradient([each.gradient for each in found]),
             [
@@ -228,8 +228,8 @@ class RanksMap(DifferentiableMap):
             ],
         )
 
-    def reused(self, x: Array, v: Array) -> tuple[None, Array, Array]:
-        found = self._ask("reused", self._points(x), self._cotangents(v))
+    def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[None, Array, Array]:
+        found = self._ask("products_in_reused_arrays", self._points(x), self._cotangents(v))
         values, gradients = [each[1] for each in found], [each[2] for each in found]
         return None, self._value(values), self._gradient(gradients)
 
@@ -238,12 +238,12 @@ class RanksMap(DifferentiableMap):
         pairs = zip(self._party.ranks.names, self._parts, strict=True)
         return [f"rank {rank}: {note}" for rank, part in pairs for note in part.notes]
 
-    def at(self, x: Array) -> RanksMap:
-        return RanksMap(self._party, self._ask("at", self._points(x)), self, x)
+    def map_at(self, x: Array) -> RanksMap:
+        return RanksMap(self._party, self._ask("map_at", self._points(x)), self, x)
 
-    def in_double(self, fn: Callable[..., Any] | None = None) -> RanksMap:
+    def map_in_double(self, fn: Callable[..., Any] | None = None) -> RanksMap:
         del fn  # there is no other function
-        return RanksMap(self._party, self._ask("in_double"), self, self.point)
+        return RanksMap(self._party, self._ask("map_in_double"), self, self.point)
 
 
 class _Together:
