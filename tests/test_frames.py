@@ -12,7 +12,7 @@ import pytest
 import gradproof
 from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import exception_line, sentence, short_line
-from gradproof._data.frames import as_told, is_our_mistake, without_ours
+from gradproof._data.frames import drop_our_frames, is_our_mistake, users_traceback
 from gradproof._data.space import Space
 from gradproof._maps.contract import Unsupported
 from gradproof._numpy.adapter import HandMap
@@ -40,14 +40,14 @@ def names_in(error: BaseException) -> list[str]:
 
 def test_our_frames_are_cut_out_and_theirs_stay_on_both_sides():
     error = raised_inside()
-    assert {"report_of", "run", "check_result"} <= set(names_in(error))
-    assert names_in(without_ours(error)) == ["raised_inside", "report_of", "vjp", "theirs"]
+    assert {"report_of", "run_checks", "check_result"} <= set(names_in(error))
+    assert names_in(drop_our_frames(error)) == ["raised_inside", "report_of", "vjp", "theirs"]
 
 
 def test_what_an_error_was_raised_from_is_cut_too():
     outer = RuntimeError("outer")
     outer.__cause__ = raised_inside()
-    text = as_told(outer)
+    text = users_traceback(outer)
     assert text == ""  # the outer one has no line of the user's
     assert "gradproof/_engine/" not in "".join(traceback.format_exception(outer))
 
@@ -57,7 +57,7 @@ def test_an_error_of_ours_alone_has_nothing_to_show():
         gradproof.Settings(oracles=[])
     error = caught.value
     error.__traceback__ = error.__traceback__.tb_next  # this test's own frame
-    assert as_told(error) == ""
+    assert users_traceback(error) == ""
 
 
 def test_a_mistake_of_our_own_keeps_every_frame():
@@ -65,7 +65,7 @@ def test_a_mistake_of_our_own_keeps_every_frame():
         Space(3).size  # noqa: B018 # no slots: our code stumbles
     except TypeError as caught:
         error = caught
-    assert "gradproof/_data/space.py" in as_told(error)
+    assert "gradproof/_data/space.py" in users_traceback(error)
 
 
 def raised_by(function, *args) -> BaseException:
@@ -139,7 +139,7 @@ def test_a_syntax_error_shows_its_line_without_any_frame():
         compile("x = (\n", "ops.py", "exec")
     except SyntaxError as caught:
         error = caught.with_traceback(None)
-    assert 'File "ops.py", line 1' in as_told(error)
+    assert 'File "ops.py", line 1' in users_traceback(error)
 
 
 @pytest.mark.parametrize(

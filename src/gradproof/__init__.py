@@ -10,7 +10,7 @@ import importlib as _importlib
 import typing as _typing
 
 from gradproof._data.by_hand import by_hand
-from gradproof._data.frames import published as _published
+from gradproof._data.frames import set_public_module as _set_public_module
 from gradproof._data.records import (
     Cause,
     CheckResult,
@@ -70,14 +70,14 @@ Report.renderer = _render
 
 
 for _name in set(__all__) - set(_LATER):
-    _published(globals()[_name], __name__)
+    _set_public_module(globals()[_name], __name__)
 
 
 def __getattr__(name: str) -> _typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(_importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
-    globals()[name] = _published(found, __name__)
+    globals()[name] = _set_public_module(found, __name__)
     return globals()[name]
 
 

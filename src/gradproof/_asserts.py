@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gradproof._data.by_hand import ByHand
-from gradproof._data.frames import users_frame, without_ours
+from gradproof._data.frames import drop_our_frames, users_frame
 from gradproof._data.options import choice_kind
 from gradproof._data.records import Report, Verdict
 from gradproof._render import summary
@@ -85,7 +85,7 @@ def assert_derivatives(
     try:
         report = gradproof.check(fn, inputs, kwargs, **{**_run.options(), **options})
     except Exception as error:  # of the user's function, or UsageError: not our frames
-        without_ours(error)
+        drop_our_frames(error)
         raise error
     report = _run.count_report(report, way)
     if report.verdict is Verdict.SKIPPED:

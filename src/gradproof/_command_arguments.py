@@ -19,7 +19,7 @@ import numpy as np
 from gradproof import _adapters
 from gradproof._data.by_hand import CLAIMS
 from gradproof._data.exceptions import first_line, sentence
-from gradproof._data.frames import as_told
+from gradproof._data.frames import users_traceback
 from gradproof._data.options import short_repr as in_a_message
 from gradproof._data.specs import ArraySpec
 from gradproof.errors import UsageError
@@ -30,7 +30,7 @@ class UserCodeError(UsageError):
 
     def __init__(self, what: str, error: BaseException) -> None:
         super().__init__(f"{what} raised {sentence(error)}")
-        self.trace = as_told(error)
+        self.trace = users_traceback(error)
 
 
 def target_function(option: str, text: str) -> Callable[..., Any]:

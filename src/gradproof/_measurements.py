@@ -8,6 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from gradproof._compare.claims import Mode
 from gradproof._data.formats import DOUBLE, FORMATS
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
@@ -57,6 +58,7 @@ class Measurements:
         self._cotangents: dict[int, Values] = {}
         self._gradients: dict[int, Values] = {}
         self._images: dict[int, Values] = {}
+        self._derivatives: dict[Mode, Measurements] = {}
 
     @cached_property
     def unit(self) -> float:
@@ -210,31 +212,32 @@ class Measurements:
             "random state inside it, or switch off dropout and the like"
         )
 
-    @cached_property
-    def backward_derivative(self) -> Measurements:
-        """Those of the map (x, v) -> J(x)^T v, at the point and at cotangent 0.
+    def derivative(self, mode: Mode) -> Measurements:
+        """Those of what a mode claims, as a map: (x, v) -> J(x)^T v, or (x, u) -> J(x) u.
+
+        It is at the point and at cotangent 0, or tangent 0. Below double precision it is of the
+        same function on float64 arrays.
 
         Raises:
-            Unsupported: the backward cannot be differentiated.
+            Unsupported: that mode cannot be differentiated, or there is no such function.
         """
-        v = round_to_formats(self.map.codomain, self.cotangent(0))
-        derivative = self.map.derivative(v)
-        derivative.derived = True
-        reference = self.reference
-        of_reference = None if reference is None else lambda: reference().derivative(v)
-        return Measurements(derivative, self.settings, self.claimed_unit, of_reference)
+        exact = self.double
+        if mode not in exact._derivatives:
+            exact._derivatives[mode] = exact._derivative(mode)
+        return exact._derivatives[mode]
 
-    @cached_property
-    def forward_derivative(self) -> Measurements:
-        """Those of the map (x, u) -> J(x) u by forward mode, at the point and at tangent 0.
-
-        Raises:
-            Unsupported: forward mode cannot be differentiated.
-        """
-        u = round_to_formats(self.map.domain, self.tangent(0))
-        derivative = self.map.forward_derivative(u)
+    def _derivative(self, mode: Mode) -> Measurements:
+        reference = None
+        if mode == "backward":
+            v = round_to_formats(self.map.codomain, self.cotangent(0))
+            derivative = self.map.derivative(v)
+            if (own := self.reference) is not None:
+                reference = lambda: own().derivative(v)  # noqa: E731
+        else:
+            u = round_to_formats(self.map.domain, self.tangent(0))
+            derivative = self.map.forward_derivative(u)
         derivative.derived = True
-        return Measurements(derivative, self.settings, self.claimed_unit)
+        return Measurements(derivative, self.settings, self.claimed_unit, reference)
 
     @cached_property
     def double(self) -> Measurements:

@@ -21,7 +21,7 @@ from rich.progress import track
 from gradproof import _output
 from gradproof._data.by_hand import ByHand
 from gradproof._data.exceptions import sentence
-from gradproof._data.frames import as_told
+from gradproof._data.frames import users_traceback
 from gradproof._data.inputs import name_of
 from gradproof._data.records import Report, Verdict
 from gradproof._engine import check
@@ -127,7 +127,7 @@ def _check_case(name: str, case: Case, *, sent: bool = False) -> CaseResult:
     except BaseException as error:  # of the user's function, which may call sys.exit
         if isinstance(error, KeyboardInterrupt) and not sent:  # on a worker it is not the user's
             raise
-        return CaseResult(name, error=f"it raised {sentence(error)}", trace=as_told(error))
+        return CaseResult(name, error=f"it raised {sentence(error)}", trace=users_traceback(error))
 
 
 def _results_from(executor: Executor, cases: dict[str, Case]) -> Iterator[CaseResult]:
@@ -208,7 +208,9 @@ class SurveyReport:
             if report.verdict is not Verdict.PASSED:
                 yield terminal.OnTerminal(report)
                 yield ""
-        yield terminal.many_rich([(each.name, each.report, each.error) for each in self.results])
+        yield terminal.table_of_reports(
+            [(each.name, each.report, each.error) for each in self.results]
+        )
 
     def __str__(self) -> str:
         console = Console(file=io.StringIO(), width=WIDTH, color_system=None)

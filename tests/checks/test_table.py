@@ -73,14 +73,14 @@ checks.TABLE += (
 import numpy as np
 import gradproof
 from gradproof._data.records import Finding
-from gradproof._checks.outcome import failed, passed
+from gradproof._checks.outcome import failed_check, passed_check
 
 module = types.ModuleType("gradproof._checks.added")
 def check(measurements):
     map_ = measurements.map
     if float(map_.vjp(np.ones(map_.codomain.size))[0]) == 1.0 and map_.point[0] == 3.0:
-        return passed("added", "it is one")
-    return failed("added", "it is not one", (Finding("added", "it is not", "other"),))
+        return passed_check("added", "it is one")
+    return failed_check("added", "it is not one", (Finding("added", "it is not", "other"),))
 module.check = check
 sys.modules["gradproof._checks.added"] = module
 

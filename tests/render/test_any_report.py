@@ -79,7 +79,7 @@ def test_every_report_can_be_kept_and_shown(report, name):
     assert json.dump(json.load(json.dump(report))) == json.dump(report)
     console = Console(file=io.StringIO())
     console.print(terminal.OnTerminal(report), soft_wrap=True)
-    console.print(terminal.many_rich([(name, report, ""), (name, None, name)]))
+    console.print(terminal.table_of_reports([(name, report, ""), (name, None, name)]))
     forms = [text.render(report), text.html_text(report), console.file.getvalue()]
     if importlib.util.find_spec("jinja2") is not None:
         forms.append(html.render_many([(name, report)]))

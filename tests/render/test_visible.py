@@ -38,7 +38,7 @@ def test_no_form_of_a_report_holds_what_is_not_seen(said):
         summary.headline(found),
         json.dump(found),
         printed(terminal.OnTerminal(found)),
-        printed(terminal.many_rich([(said, found, ""), (said, None, said)])),
+        printed(terminal.table_of_reports([(said, found, ""), (said, None, said)])),
     ]
     for form in forms:
         assert not UNSEEN.search(form)
@@ -60,5 +60,5 @@ def test_a_report_without_any_is_as_it_was():
 
 
 def test_brackets_in_a_name_are_no_markup():
-    assert "f[red]" in printed(terminal.many_rich([("f[red]", None, "it raised [bold]")]))
-    assert "[bold]" in printed(terminal.many_rich([("f[red]", None, "it raised [bold]")]))
+    assert "f[red]" in printed(terminal.table_of_reports([("f[red]", None, "it raised [bold]")]))
+    assert "[bold]" in printed(terminal.table_of_reports([("f[red]", None, "it raised [bold]")]))

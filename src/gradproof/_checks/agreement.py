@@ -11,7 +11,7 @@ from gradproof._data.formats import SINGLE
 from gradproof._data.records import Finding, digits
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Values
-from gradproof._data.vectors import finite
+from gradproof._data.vectors import finite_values
 from gradproof._measurements import Measurements
 
 _OF_LARGEST = 1e-10  # of the largest entry of the array, that a sum in another order may be off by
@@ -132,7 +132,7 @@ def allowed_gap(
 def _term_sizes(expected: Values, terms: Sequence[Values]) -> Values:
     size = np.zeros_like(expected)
     for term in terms or (expected,):
-        size += finite(np.abs(term))
+        size += finite_values(np.abs(term))
     return size
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gradproof._checks.derivatives import (
-    derivative_of_backward,
-    derivative_of_forward,
     other_gradient_findings,
 )
 from gradproof._compare.claims import Mode
@@ -34,7 +30,7 @@ def check_second_order(measurements: Measurements) -> CheckResult:
     With `create_graph=True` a backward may also give another gradient than without; that fails too.
     """
     name = "second_order"
-    derivative = derivative_of_backward(measurements)
+    derivative = measurements.derivative("backward")
     found = _mode_check(name, derivative, "backward")
     if found.verdict is Verdict.PASSED and (others := other_gradient_findings(measurements, name)):
         text = "the gradient that is differentiated is another than the backward's"
@@ -44,22 +40,22 @@ def check_second_order(measurements: Measurements) -> CheckResult:
 
 def check_pair(name: str, measurements: Measurements) -> CheckResult:
     """One mode of the other has the entries that differences of that other one measure."""
-    make, mode = PAIRS[name]
-    return _mode_check(name, make(measurements), mode)
+    differentiated, mode = PAIRS[name]
+    return _mode_check(name, measurements.derivative(differentiated), mode)
 
 
 def check_third(measurements: Measurements) -> CheckResult:
     """The backward of the double backward has the entries that differences of it measure."""
-    third = derivative_of_backward(derivative_of_backward(measurements))
+    third = measurements.derivative("backward").derivative("backward")
     return _mode_check("third_order", third, "backward")
 
 
-# Check of a pair of modes -> the derivative that differences measure, and the mode that claims it.
-PAIRS: dict[str, tuple[Callable[[Measurements], Measurements], Mode]] = {
-    "second_order": (derivative_of_backward, "backward"),
-    "forward_over_reverse": (derivative_of_backward, "forward"),
-    "reverse_over_forward": (derivative_of_forward, "backward"),
-    "forward_over_forward": (derivative_of_forward, "forward"),
+# Check of a pair of modes -> the mode that is differentiated, and the one that differentiates it.
+PAIRS: dict[str, tuple[Mode, Mode]] = {
+    "second_order": ("backward", "backward"),
+    "forward_over_reverse": ("backward", "forward"),
+    "reverse_over_forward": ("forward", "backward"),
+    "forward_over_forward": ("forward", "forward"),
 }
 
 

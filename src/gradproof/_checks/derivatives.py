@@ -1,4 +1,4 @@
-"""Derivatives of a map as maps of their own, for the checks of second derivatives."""
+"""Whether the gradient that is differentiated is the one that the plain backward gives."""
 
 from __future__ import annotations
 
@@ -9,26 +9,6 @@ from gradproof._measurements import Measurements
 from gradproof.errors import UsageError
 
 OTHER_GRADIENT = "what is differentiated is another gradient than the backward's"
-
-
-def derivative_of_backward(measurements: Measurements) -> Measurements:
-    """Those of the map (x, v) -> J(x)^T v, at the point and at cotangent 0.
-
-    Below double precision, of the same function on float64 arrays.
-
-    Raises:
-        Unsupported: the backward cannot be differentiated, or there is no such function.
-    """
-    return measurements.double.backward_derivative
-
-
-def derivative_of_forward(measurements: Measurements) -> Measurements:
-    """Those of the map (x, u) -> J(x) u by forward mode, at the point and at tangent 0; likewise.
-
-    Raises:
-        Unsupported: forward mode cannot be differentiated, or there is no such function.
-    """
-    return measurements.double.forward_derivative
 
 
 def other_gradient_findings(

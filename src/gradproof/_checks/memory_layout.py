@@ -137,7 +137,7 @@ def _cotangent_trial(measurements: Measurements, layout: str) -> _Trial | None:
         except Unsupported:
             return None
         except UsersError as error:
-            return _raised_trial(_COTANGENT, layout, str(error))
+            return _trial_of_error(_COTANGENT, layout, str(error))
         findings = findings or vector_findings(
             _NAME,
             measurements,
@@ -179,7 +179,7 @@ def _cotangent_equal_along(space: Space, seed: int, axis: int) -> Values:
     return round_to_formats(space, found)
 
 
-def _raised_trial(subject: str, layout: str, error: str) -> _Trial:
+def _trial_of_error(subject: str, layout: str, error: str) -> _Trial:
     if layout in _BITS:
         text = f"the backward does not take a cotangent {_phrase(layout)}: {error}"
         return _Trial(subject, layout, refusal=text)
@@ -210,7 +210,7 @@ def _inputs_trial(measurements: Measurements, layout: str) -> _Trial | None:
         with users_errors():
             got = other.vjp(v)
     except UsersError as error:
-        raised = _raised_trial(_INPUTS, layout, str(error))
+        raised = _trial_of_error(_INPUTS, layout, str(error))
         return replace(raised, findings=(*findings, *raised.findings))
     findings += vector_findings(
         _NAME,

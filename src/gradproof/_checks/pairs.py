@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from gradproof._checks.agreement import identity_finding, vector_findings
-from gradproof._checks.derivatives import derivative_of_backward, derivative_of_forward
 from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._data.exceptions import short_line
 from gradproof._data.formats import DOUBLE
@@ -68,7 +67,7 @@ def check_linearity(measurements: Measurements) -> CheckResult:
 
 def _findings_in_second_cotangent(exact: Measurements) -> tuple[Finding, ...]:
     """Where the double backward, with v as it is, is not linear in w, the cotangent of J^T v."""
-    derivative = derivative_of_backward(exact)
+    derivative = exact.derivative("backward")
     w, other = derivative.cotangent(0), derivative.cotangent(1)
     got = derivative.map.vjp(_A * w + _B * other)
     claimed = derivative.gradient(0), derivative.map.vjp(other)
@@ -77,7 +76,7 @@ def _findings_in_second_cotangent(exact: Measurements) -> tuple[Finding, ...]:
 
 def _findings_in_first_cotangent(exact: Measurements) -> tuple[Finding, ...]:
     """Where the part of the double backward that is x's, with w as it is, is not linear in v."""
-    derivative, inputs = derivative_of_backward(exact), exact.map.domain.size
+    derivative, inputs = exact.derivative("backward"), exact.map.domain.size
     w = derivative.cotangent(0)
 
     def part_of_x(gradient: Values) -> Values:
@@ -153,7 +152,7 @@ def _second_derivative(pair: str, exact: Measurements) -> tuple[float, float]:
     if pair in ("second_order", "forward_over_reverse"):
         derivative, moved, held = _aligned_derivative(exact), a, b  # J^T v moves along a
     else:
-        derivative, moved = derivative_of_forward(exact), b  # J a moves along b
+        derivative, moved = exact.derivative("forward"), b  # J a moves along b
         held = round_to_formats(exact.map.codomain, exact.cotangent(0))
         if derivative.map.codomain.size != exact.map.codomain.size:
             raise Unsupported("an output has no tangent at all")
@@ -167,7 +166,7 @@ def _second_derivative(pair: str, exact: Measurements) -> tuple[float, float]:
 
 def _aligned_derivative(measurements: Measurements) -> Measurements:
     """Those of (x, v) -> J(x)^T v, where its value has the coordinates of x."""
-    derivative = derivative_of_backward(measurements)
+    derivative = measurements.derivative("backward")
     if derivative.map.codomain.size != measurements.map.domain.size:
         raise Unsupported("an input has no gradient at all")
     return derivative

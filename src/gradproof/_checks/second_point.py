@@ -132,9 +132,9 @@ def _second_points(measurements: Measurements, number: int = 0) -> Iterator[Valu
         if (values < 0).any() and (values > 0).any() and slot.limits == (-math.inf, math.inf):
             own = turns[span] if turns[span].any() else ~turns[span]
             turned[span] = np.where(own, -values, values)
-    yield _with_first_entries(map_, turned)
+    yield _first_entries_unmoved(map_, turned)
     for part in _FAR:
-        yield _with_first_entries(map_, _point_nearby(measurements, part, number))
+        yield _first_entries_unmoved(map_, _point_nearby(measurements, part, number))
 
 
 def _point_nearby(measurements: Measurements, radius: float, number: int = 0) -> Values:
@@ -154,7 +154,7 @@ def _point_nearby(measurements: Measurements, radius: float, number: int = 0) ->
     return round_to_formats(domain, x)
 
 
-def _with_first_entries(map_: DifferentiableMap, x: Values) -> Values:
+def _first_entries_unmoved(map_: DifferentiableMap, x: Values) -> Values:
     for position, slot in enumerate(map_.domain.slots):
         start, entry = map_.domain.span(position).start, len(slot.parts)
         if slot.size > entry:
@@ -330,7 +330,7 @@ def _outcome_of_failure(
         note = f"{findings[0].message}; at another one it is right"
         return _Outcome(bound=other.bound, notes=(note,))
     for radius in _NEAR:
-        x = _with_first_entries(measurements.map, _point_nearby(measurements, radius))
+        x = _first_entries_unmoved(measurements.map, _point_nearby(measurements, radius))
         beside = _result_at(measurements, [x], mode)
         if beside is not None and beside.verdict is Verdict.FAILED:
             return outcome

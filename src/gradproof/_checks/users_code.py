@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 
 from gradproof._data.exceptions import exception_line
-from gradproof._data.frames import inside, is_our_mistake
+from gradproof._data.frames import is_our_mistake, place_of_error
 from gradproof._maps.contract import OutputChangedError, Unsupported
 from gradproof.errors import UsageError
 
@@ -36,4 +36,4 @@ def users_errors() -> Iterator[None]:
     except Exception as error:
         if is_our_mistake(error):
             raise
-        raise UsersError(f"{exception_line(error)}{inside(error)}") from error
+        raise UsersError(f"{exception_line(error)}{place_of_error(error)}") from error

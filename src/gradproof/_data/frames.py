@@ -18,7 +18,7 @@ SILENT = ("gradproof", "importlib")
 Error = TypeVar("Error", bound=BaseException)
 
 
-def without_ours(error: Error) -> Error:
+def drop_our_frames(error: Error) -> Error:
     """An error whose traceback, and those of what it was raised from, have lost our frames.
 
     A mistake of gradproof's own keeps them all: whoever reports it needs them.
@@ -69,24 +69,24 @@ def _is_about_ours(error: BaseException) -> bool:
     return isinstance(error, (NameError, AssertionError))
 
 
-def as_told(error: BaseException) -> str:
+def users_traceback(error: BaseException) -> str:
     """The error as Python prints it, our frames left out; "" where no line of the user's is in it.
 
     A SyntaxError has its line in itself.
     """
-    error = without_ours(error)
+    error = drop_our_frames(error)
     if error.__traceback__ is None and not isinstance(error, SyntaxError):
         return ""
     return "".join(traceback.format_exception(error)).rstrip("\n")
 
 
-def inside(error: BaseException) -> str:
+def place_of_error(error: BaseException) -> str:
     """`, in forward (ops.py:12)`: whose function raised, by the last frame that is the user's.
 
     A backward may run a forward anew, as checkpoints do. "" where no frame is the user's.
     """
     installed = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-    for frame in reversed(traceback.extract_tb(without_ours(error).__traceback__)):
+    for frame in reversed(traceback.extract_tb(drop_our_frames(error).__traceback__)):
         if not any(frame.filename.startswith(folder) for folder in installed):
             return f", in {frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
     return ""
@@ -107,7 +107,7 @@ def package_of(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).split(".")[0]
 
 
-def published(thing: Any, module: str) -> Any:
+def set_public_module(thing: Any, module: str) -> Any:
     """A class or function of which messages, pickles and documents now say that it is of `module`.
 
     Called by that module, and not where the thing is written: the types of a class are looked up

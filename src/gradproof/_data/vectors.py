@@ -11,7 +11,7 @@ from gradproof._data.space import Array
 KEPT = 1 << 17  # entries up to which copies of vectors stay in memory
 
 
-def finite(values: Array) -> Array:
+def finite_values(values: Array) -> Array:
     """The values, 0 where they are not finite."""
     if values.ndim == 1 and math.isfinite(values.dot(values)):
         return values  # as nearly always; the sum of their squares tells it in one call

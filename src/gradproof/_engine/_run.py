@@ -13,7 +13,7 @@ from gradproof._checks import conclude_check, requested_checks
 from gradproof._data import watch
 from gradproof._data.checks import Check
 from gradproof._data.exceptions import exception_line, short_line
-from gradproof._data.frames import inside, is_our_mistake
+from gradproof._data.frames import is_our_mistake, place_of_error
 from gradproof._data.limits import border_notes
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import RunSettings
@@ -96,7 +96,7 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
         if is_our_mistake(error):
             raise
         text = f"it raised {exception_line(error)}"
-        finding = Finding(name, f"{exception_line(error)}{inside(error)}", "raised")
+        finding = Finding(name, f"{exception_line(error)}{place_of_error(error)}", "raised")
         result = CheckResult(name, Verdict.FAILED, text, (finding,))
     seconds = time.perf_counter() - started
     return replace(result, seconds=seconds, calls=dict(map_.counts - before), evidence=None)

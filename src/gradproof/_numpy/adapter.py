@@ -32,7 +32,7 @@ from gradproof._data.space import Array
 from gradproof._guard.random import RandomState, source_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._numpy.call import (
-    Call,
+    HandWrittenCall,
     as_array,
     as_list,
     as_tuple,
@@ -67,7 +67,7 @@ def build(
     """
     if masked:
         raise UsageError("masked: not with a derivative written by hand")
-    call = Call(hand, tuple(map(as_array, inputs)), dict(kwargs or {}))
+    call = HandWrittenCall(hand, tuple(map(as_array, inputs)), dict(kwargs or {}))
     places = call.differentiable()
     parameters = parameter_names(hand.fn)
     found = chosen_names([name_at(parameters, place) for place in places], names)
@@ -88,7 +88,7 @@ class HandMap(ArrayMap):
     _own: list[Any] | None = None
     _moved: Array | None = None
 
-    def __init__(self, call: Call, names: Sequence[str], jacobian: str = "jac") -> None:
+    def __init__(self, call: HandWrittenCall, names: Sequence[str], jacobian: str = "jac") -> None:
         self._call, self._claims, self._gradients = call, call.hand, HandedOut()
         self._jacobian = jacobian
         claims = call.hand
@@ -280,7 +280,7 @@ class HandMap(ArrayMap):
 
         return twin_in_double(self, fn, made)
 
-    def _alike(self, call: Call) -> HandMap:
+    def _alike(self, call: HandWrittenCall) -> HandMap:
         names = [slot.name for slot in self.domain.slots]
         return HandMap(call, names, self._jacobian).share_limits_of(self)
 

@@ -16,7 +16,7 @@ from gradproof.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Call:
+class HandWrittenCall:
     """A function with its derivative, and its arguments."""
 
     hand: ByHand

@@ -54,7 +54,7 @@ NAMES = 36  # columns that a name gets at least, if it needs them
 Row = tuple[str, Report | None, str]  # name, report, and in place of a report why there is none
 
 
-def many_rich(rows: Sequence[Row]) -> RenderableType:
+def table_of_reports(rows: Sequence[Row]) -> RenderableType:
     """A table of named reports, and the line that counts them."""
     grid = Table(box=None, pad_edge=False, header_style="dim")
     grid.add_column("verdict", no_wrap=True)

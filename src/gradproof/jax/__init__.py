@@ -27,8 +27,8 @@ from gradproof._numdiff.probes import random_cotangent, random_tangent
 from gradproof._numdiff.steps import coordinate_scales
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
 from gradproof.jax._adapter import JaxMap
-from gradproof.jax._call import Call
-from gradproof.jax._tree import Arguments, counts, is_floating
+from gradproof.jax._call import JaxCall
+from gradproof.jax._tree import JaxArguments, counts, is_floating
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
 
@@ -125,12 +125,12 @@ def check_jvp(
 
     options.function("f_jvp", f_jvp)
 
-    def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
+    def push(arguments: JaxArguments, arrays: Any, tangents: Any) -> Any:
         _, primals, _ = arguments.filled(arrays)
         _, directions, _ = arguments.filled(tangents, list(map(still, arguments.leaves)))
         return floating(_pair("f_jvp", f_jvp(primals, directions))[1])
 
-    def outputs(arguments: Arguments, primals: Any) -> Any:
+    def outputs(arguments: JaxArguments, primals: Any) -> Any:
         zeros = [jnp.zeros_like(value) for value in arguments.values]
         zero = list(map(still, arguments.leaves))
         return _pair("f_jvp", f_jvp(primals, arguments.filled(zeros, zero)[1]))
@@ -161,7 +161,7 @@ def check_vjp(
 
     options.function("f_vjp", f_vjp)
 
-    def pull(arguments: Arguments, arrays: Any, cotangents: Any) -> Any:
+    def pull(arguments: JaxArguments, arrays: Any, cotangents: Any) -> Any:
         _, inputs, _ = arguments.filled(arrays)
         outputs, pulled = _pair("f_vjp", f_vjp(*inputs))
         leaves, tree = tree_util.tree_flatten(outputs)
@@ -193,7 +193,7 @@ class _Question:
         self._f, self.prefix = options.function("f", f), prefix
         self.target = name_of(f)
         self._args = _arguments(args)
-        self.arguments = Arguments(_plain(f), self._args, {})
+        self.arguments = JaxArguments(_plain(f), self._args, {})
         self._require_numbers()
         self._atol, self._rtol = map(_tolerance, ("atol", "rtol"), tolerances)
         self._eps = options.kind_or_none(options.positive_number)("eps", tolerances[2])
@@ -209,10 +209,10 @@ class _Question:
                 )
 
     def map(self, **claims: Any) -> JaxMap:
-        return JaxMap(Call(self.arguments, **claims))
+        return JaxMap(JaxCall(self.arguments, **claims))
 
     def judge_rule(
-        self, mode: str, outputs: Callable[[Arguments, Any], Any], **claims: Callable[..., Any]
+        self, mode: str, outputs: Callable[[JaxArguments, Any], Any], **claims: Callable[..., Any]
     ) -> None:
         """Judge a rule by itself: what it returns for outputs, then what it claims."""
         __tracebackhide__ = True
@@ -373,11 +373,11 @@ def _derivative_map(map_: JaxMap, mode: str) -> JaxMap:
 def _by_linearize(map_: JaxMap) -> JaxMap:
     """The map, its forward derivative by jax.linearize."""
 
-    def push(arguments: Arguments, arrays: Any, tangents: Any) -> Any:
+    def push(arguments: JaxArguments, arrays: Any, tangents: Any) -> Any:
         fn = lambda *arrays: tuple(floating(arguments.call(arrays)))  # noqa: E731  # once
         return jax.linearize(fn, *arrays)[1](*tangents)
 
-    return JaxMap(Call(map_.call.arguments, push=push))
+    return JaxMap(JaxCall(map_.call.arguments, push=push))
 
 
 def _plain(f: Callable[..., Any]) -> Callable[..., Any]:

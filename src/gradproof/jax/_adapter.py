@@ -23,7 +23,7 @@ from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import DifferentiableMap, ObservedRun, Trait, Transform, Unsupported
 from gradproof.errors import UsageError
-from gradproof.jax._call import Call
+from gradproof.jax._call import JaxCall
 from gradproof.jax._constants import double_precision
 from gradproof.jax._programs import Flat, compiled_call
 from gradproof.jax._rounding import Rounded
@@ -42,7 +42,7 @@ from gradproof.jax._samples import made_like as made_like
 from gradproof.jax._samples import values_of as values_of
 from gradproof.jax._transforms import TRANSFORMS, refusal_of_tracing
 from gradproof.jax._tree import (
-    Arguments,
+    JaxArguments,
     device_of,
     double_precision_value,
     named_outputs,
@@ -73,9 +73,9 @@ def build(
     """
     if masked:
         raise UsageError("masked: JAX's sparse arrays are not supported")
-    arguments = Arguments(fn, inputs, kwargs or {}, names, wrt)
+    arguments = JaxArguments(fn, inputs, kwargs or {}, names, wrt)
     with arguments.around():
-        return JaxMap(Call(arguments))
+        return JaxMap(JaxCall(arguments))
 
 
 class JaxMap(ArrayMap):
@@ -92,7 +92,7 @@ class JaxMap(ArrayMap):
 
     def __init__(
         self,
-        call: Call,
+        call: JaxCall,
         *,
         programs: dict[str, Callable[..., Any]] | None = None,
     ) -> None:
@@ -469,7 +469,7 @@ class JaxMap(ArrayMap):
         made._flat, made.inputs, made.outputs = None, inputs, outputs
         return made
 
-    def _alike(self, arguments: Arguments, **options: Any) -> JaxMap:
+    def _alike(self, arguments: JaxArguments, **options: Any) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
         return JaxMap(self.call.of(arguments), **options).share_limits_of(self)
 
@@ -508,7 +508,7 @@ class JaxMap(ArrayMap):
         """The map of a derivative, in the point and what it is applied to."""
         names = [*(slot.name for slot in self.domain.slots), *names]
         with unsupported(UsageError):
-            call = Call(Arguments(fn, (*self.here(), *arrays), {}, names))
+            call = JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names))
             made = JaxMap(call, programs=None if self._programs is None else {})
         return made.share_limits_of(self)
 

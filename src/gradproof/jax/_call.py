@@ -15,10 +15,10 @@ import jax
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof.jax._rules import transform_result
-from gradproof.jax._tree import Arguments, outputs_of
+from gradproof.jax._tree import JaxArguments, outputs_of
 
 
-class Call:
+class JaxCall:
     """A function and its arguments.
 
     Args:
@@ -29,7 +29,7 @@ class Call:
 
     def __init__(
         self,
-        arguments: Arguments,
+        arguments: JaxArguments,
         *,
         pull: Callable[..., Any] | None = None,
         push: Callable[..., Any] | None = None,
@@ -37,9 +37,9 @@ class Call:
         self.arguments = arguments
         self.pull, self.push = pull, push
 
-    def of(self, arguments: Arguments) -> Call:
+    def of(self, arguments: JaxArguments) -> JaxCall:
         """The same with other arguments."""
-        return Call(arguments, pull=self.pull, push=self.push)
+        return JaxCall(arguments, pull=self.pull, push=self.push)
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ import jax
 
 from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import first_line
-from gradproof.jax._call import Call
+from gradproof.jax._call import JaxCall
 
 # What JAX raises where a function asks for the value of an array that is traced.
 _STEERED = (
@@ -25,15 +25,15 @@ def refusal_of_tracing() -> unsupported:
     return unsupported(*_STEERED, why=lambda error: f"it cannot be traced: {first_line(error)}")
 
 
-def _compiled(call: Call, here: Arrays, cotangents: Arrays) -> Any:
+def _compiled(call: JaxCall, here: Arrays, cotangents: Arrays) -> Any:
     return jax.jit(call.gradient)(*here, *cotangents)
 
 
-def _checkpointed(call: Call, here: Arrays, cotangents: Arrays) -> Any:
+def _checkpointed(call: JaxCall, here: Arrays, cotangents: Arrays) -> Any:
     return jax.vjp(jax.checkpoint(call.function), *here)[1](tuple(cotangents))
 
 
-TRANSFORMS: dict[str, tuple[str, Callable[[Call, Arrays, Arrays], Any]]] = {
+TRANSFORMS: dict[str, tuple[str, Callable[[JaxCall, Arrays, Arrays], Any]]] = {
     "compiled": ("jax.jit", _compiled),
     "checkpointed": ("jax.checkpoint", _checkpointed),
 }

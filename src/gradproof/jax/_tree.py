@@ -41,7 +41,7 @@ def is_plain(value: Any) -> bool:
     return not jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-class Arguments:
+class JaxArguments:
     """A function with its arguments, of which some arrays are exchangeable.
 
     The function is a part of the tree: a layer, or that of which it is a method, is a pytree of
@@ -117,14 +117,14 @@ class Arguments:
         fn, inputs, kwargs = self.filled(arrays)
         return (getattr(fn, self._method) if self._method else fn)(*inputs, **kwargs)
 
-    def changed(self, arrays: Sequence[Any], change: Callable[[Any], Any], fn: Any) -> Arguments:
+    def changed(self, arrays: Sequence[Any], change: Callable[[Any], Any], fn: Any) -> JaxArguments:
         """A copy with other arrays, all else changed by `change`; of `fn`, unless that is None."""
         leaves = self._filled(arrays, [change(leaf) for leaf in self.leaves])
         if fn is None:
             made = copy.copy(self)
             made.leaves = leaves
         else:
-            made = Arguments(fn, *tree_util.tree_unflatten(self._tree, leaves)[1:])
+            made = JaxArguments(fn, *tree_util.tree_unflatten(self._tree, leaves)[1:])
             if len(made._floating) != len(self._floating):
                 raise UsageError("reference: it takes other differentiable inputs")
         made._pick(self._picked)

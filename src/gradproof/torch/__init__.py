@@ -14,7 +14,7 @@ from typing import Any, ParamSpec
 
 from gradproof._asserts import chosen_way
 from gradproof._data import options as _options
-from gradproof._data.frames import published
+from gradproof._data.frames import set_public_module
 from gradproof._data.inputs import name_of
 from gradproof._guard import guard_face
 from gradproof.errors import UsageError
@@ -26,7 +26,7 @@ from gradproof.torch._gradcheck_helpers import (
 )
 from gradproof.torch._guards import WrongNumberError, as_tuple, refuse_modes
 from gradproof.torch._jacobians import Jacobian, Jacobians, jacobians
-from gradproof.torch._judge import CHOOSE_EPS, Options, Question, judge, second_order
+from gradproof.torch._judge import CHOOSE_EPS, GradcheckQuestion, Options, judge, second_order
 from gradproof.torch._messages import GradcheckError
 from gradproof.torch._record import Seen, record
 
@@ -159,7 +159,7 @@ def gradcheck(
         masked=bool(masked),
         inconclusive=chosen_way(inconclusive),
     )
-    question = Question(func, as_tuple(inputs), name_of(func))
+    question = GradcheckQuestion(func, as_tuple(inputs), name_of(func))
     return judge(question, options, raise_exception)
 
 
@@ -227,4 +227,4 @@ def gradgradcheck(
 
 
 for _name in __all__:
-    published(globals()[_name], __name__)
+    set_public_module(globals()[_name], __name__)

@@ -39,7 +39,7 @@ CHOOSE_EPS = 1e-6  # PyTorch's default, which here means: choose the steps
 
 
 @dataclass(frozen=True)
-class Question:
+class GradcheckQuestion:
     """A function, its arguments, its name, and names of the arguments that are checked."""
 
     func: Callable[..., Any]
@@ -50,7 +50,7 @@ class Question:
 
 def second_order(
     func: Callable[..., Any], inputs: Any, grad_outputs: Any, noncontiguous: bool
-) -> Question:
+) -> GradcheckQuestion:
     """The first-order question about the backward of `func`."""
     arguments = as_tuple(inputs)
     refuse_inputs(func, arguments)
@@ -60,7 +60,9 @@ def second_order(
     else:
         cotangents = given_grad_outputs(func, arguments, grad_outputs)
     gradient, names = gradient_of(func, arguments, cotangents)
-    return Question(gradient, (*arguments, *cotangents), f"gradient of {name_of(func)}", names)
+    return GradcheckQuestion(
+        gradient, (*arguments, *cotangents), f"gradient of {name_of(func)}", names
+    )
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def _settings(options: Options) -> RunSettings:
     )
 
 
-def judge(question: Question, options: Options, raise_exception: bool) -> bool:
+def judge(question: GradcheckQuestion, options: Options, raise_exception: bool) -> bool:
     """True, False, or GradcheckError. The only place that turns a report into one of them."""
     __tracebackhide__ = True
     func, arguments = question.func, question.arguments
