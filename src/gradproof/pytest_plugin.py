@@ -175,8 +175,12 @@ class _Run(_asserts.Run):
                 from gradproof.torch import _suite
 
                 ours = gradcheck == "replace"
-                answer = _suite.replaced if ours else _suite.compared(self._add_compared_call)
-                stack.enter_context(_suite.in_place(answer))
+                answer = (
+                    _suite.answer_of_gradproof
+                    if ours
+                    else _suite.comparing_answer(self._add_compared_call)
+                )
+                stack.enter_context(_suite.install_answer(answer))
             return stack.pop_all().close
         raise AssertionError  # an ExitStack swallows nothing
 

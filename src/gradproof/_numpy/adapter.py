@@ -265,7 +265,9 @@ class HandMap(ArrayMap):
         return [*found, *self._gradients.overwritten_gradients(self.domain)]
 
     def map_at(self, x: Array) -> HandMap:
-        return self._alike(replace(self._call, inputs=tuple(self._call.filled(self.arrays(x)))))
+        return self._alike(
+            replace(self._call, inputs=tuple(self._call.filled_inputs(self.arrays(x))))
+        )
 
     def map_in_double(self, fn: Any = None) -> DifferentiableMap:
         inputs = tuple(map(double_precision_array, self._call.inputs))

@@ -36,7 +36,7 @@ class HandWrittenCall:
             )
         return places
 
-    def filled(self, arrays: Sequence[Any]) -> list[Any]:
+    def filled_inputs(self, arrays: Sequence[Any]) -> list[Any]:
         """The inputs, other arrays in the place of the differentiable ones."""
         values = list(self.inputs)
         for place, array in zip(self.places, arrays, strict=True):
@@ -45,7 +45,7 @@ class HandWrittenCall:
 
     def claim(self, function: Callable[..., Any], arrays: Sequence[Any], *more: Any) -> Any:
         """What one of the user's functions says at these arrays."""
-        return function(*self.filled(arrays), *more, *self.hand.args, **self.kwargs)
+        return function(*self.filled_inputs(arrays), *more, *self.hand.args, **self.kwargs)
 
 
 def as_list(result: Any) -> list[Any]:

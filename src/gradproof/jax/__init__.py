@@ -126,14 +126,14 @@ def check_jvp(
     options.function("f_jvp", f_jvp)
 
     def push(arguments: JaxArguments, arrays: Any, tangents: Any) -> Any:
-        _, primals, _ = arguments.filled(arrays)
-        _, directions, _ = arguments.filled(tangents, list(map(still, arguments.leaves)))
+        _, primals, _ = arguments.tree_with(arrays)
+        _, directions, _ = arguments.tree_with(tangents, list(map(still, arguments.leaves)))
         return floating(_pair("f_jvp", f_jvp(primals, directions))[1])
 
     def outputs(arguments: JaxArguments, primals: Any) -> Any:
         zeros = [jnp.zeros_like(value) for value in arguments.values]
         zero = list(map(still, arguments.leaves))
-        return _pair("f_jvp", f_jvp(primals, arguments.filled(zeros, zero)[1]))
+        return _pair("f_jvp", f_jvp(primals, arguments.tree_with(zeros, zero)[1]))
 
     _Question(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
 
@@ -162,7 +162,7 @@ def check_vjp(
     options.function("f_vjp", f_vjp)
 
     def pull(arguments: JaxArguments, arrays: Any, cotangents: Any) -> Any:
-        _, inputs, _ = arguments.filled(arrays)
+        _, inputs, _ = arguments.tree_with(arrays)
         outputs, pulled = _pair("f_vjp", f_vjp(*inputs))
         leaves, tree = tree_util.tree_flatten(outputs)
         given = iter(cotangents)
@@ -193,7 +193,7 @@ class _Question:
         self._f, self.prefix = options.function("f", f), prefix
         self.target = name_of(f)
         self._args = _arguments(args)
-        self.arguments = JaxArguments(_plain(f), self._args, {})
+        self.arguments = JaxArguments(_plain_function(f), self._args, {})
         self._require_numbers()
         self._atol, self._rtol = map(_tolerance, ("atol", "rtol"), tolerances)
         self._eps = options.kind_or_none(options.positive_number)("eps", tolerances[2])
@@ -380,7 +380,7 @@ def _by_linearize(map_: JaxMap) -> JaxMap:
     return JaxMap(JaxCall(map_.call.arguments, push=push))
 
 
-def _plain(f: Callable[..., Any]) -> Callable[..., Any]:
+def _plain_function(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function alone: what it holds is not differentiated, as in JAX."""
 
     def function(*args: Any) -> Any:

@@ -322,7 +322,7 @@ class JaxMap(ArrayMap):
             if self._flat is not None:
                 raise Unsupported("no rule of this function is told which inputs have tangents")
             tangents = self.directions(u)
-            some, primals = self.call.of_some(self.here(), kept)
+            some, primals = self.call.function_of_some(self.here(), kept)
             return self.codomain_vector(
                 transform_result(jax.jvp, some, primals, [tangents[k] for k in kept])[1]
             )
@@ -335,7 +335,7 @@ class JaxMap(ArrayMap):
         if not told:
             raise Unsupported("no rule of this function is told which inputs are differentiated")
         with self.around(), jax.disable_jit(not self.compiles_subsets()):
-            some, primals = self.call.of_some(self.here(), kept)
+            some, primals = self.call.function_of_some(self.here(), kept)
             back = transform_result(jax.vjp, some, *primals)[1]
             self.counts.add("vjp")
             gradients = list(map(jnp.zeros_like, self.here()))
@@ -415,7 +415,7 @@ class JaxMap(ArrayMap):
         with self.around():
             if self._flat is None:
                 arrays = self.arrays(x)
-                changed = self.call.arguments.changed(arrays, lambda leaf: leaf, None)
+                changed = self.call.arguments.with_changes(arrays, lambda leaf: leaf, None)
                 return self._alike(changed, programs=self._programs)
         x = self.whole_point(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
@@ -432,7 +432,7 @@ class JaxMap(ArrayMap):
         def made() -> JaxMap:
             with double_precision():
                 arrays = [double_precision_value(array) for array in self.here()]
-                changed = self.call.arguments.changed(
+                changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
                 return self._alike(changed, programs={})
@@ -447,12 +447,12 @@ class JaxMap(ArrayMap):
         `jax.random.normal(key, shape)`, for one, draws by the default dtype, which the context
         changes, and draws in the dtype of the inputs follow these.
         """
-        if isinstance(found, JaxMap) and self.drawn() != found.drawn():
+        if isinstance(found, JaxMap) and self.drawn_bits() != found.drawn_bits():
             raise Unsupported(
                 "it draws other random numbers; draw in float32, and cast to the dtype of the input"
             )
 
-    def drawn(self) -> list[str]:
+    def drawn_bits(self) -> list[str]:
         """The random bits that the function draws."""
         with self.around():
             return draws(self.program)
@@ -471,7 +471,7 @@ class JaxMap(ArrayMap):
 
     def _alike(self, arguments: JaxArguments, **options: Any) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
-        return JaxMap(self.call.of(arguments), **options).share_limits_of(self)
+        return JaxMap(self.call.with_arguments(arguments), **options).share_limits_of(self)
 
     def derivative(self, v: Array) -> JaxMap:
         count = len(self.inputs)

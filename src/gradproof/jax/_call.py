@@ -37,7 +37,7 @@ class JaxCall:
         self.arguments = arguments
         self.pull, self.push = pull, push
 
-    def of(self, arguments: JaxArguments) -> JaxCall:
+    def with_arguments(self, arguments: JaxArguments) -> JaxCall:
         """The same with other arguments."""
         return JaxCall(arguments, pull=self.pull, push=self.push)
 
@@ -77,7 +77,7 @@ class JaxCall:
             return tuple(self.push(self.arguments, arrays[:count], arrays[count:]))
         return transform_result(jax.jvp, self.function, arrays[:count], arrays[count:])[1]  # type: ignore[no-any-return] # a tuple
 
-    def of_some(
+    def function_of_some(
         self, here: Sequence[Any], kept: Sequence[int]
     ) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
         """The function of some of its arrays alone, the others at `here`; and these there."""

@@ -79,12 +79,12 @@ class Flat:
         """The vectors that a way of `_WAYS` makes of these."""
         if way not in self._ways:
             self._ways[way] = _flat(self._program, way)
-        with transferring():
+        with allow_transfers():
             found = self._ways[way](self._constants, *vectors)
             return [np.array(each, dtype=np.float64) for each in found]
 
 
-def transferring() -> AbstractContextManager[Any]:
+def allow_transfers() -> AbstractContextManager[Any]:
     """Where vectors may go to the device and back: a user's guard is for the user's transfers."""
     config = jax.config
     guards = config.jax_transfer_guard_host_to_device, config.jax_transfer_guard_device_to_host

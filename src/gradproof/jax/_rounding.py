@@ -22,7 +22,7 @@ from gradproof._data.exceptions import first_line
 from gradproof._maps.contract import Unsupported
 from gradproof.jax._compat import bind_equation
 from gradproof.jax._hosted import PLAIN, numpy_result
-from gradproof.jax._programs import transferring
+from gradproof.jax._programs import allow_transfers
 
 # Operations that move numbers or take one of them: nothing is rounded.
 _EXACT_NAMES = """
@@ -69,7 +69,7 @@ class Rounded:
         # What lives inside another only, as psum does in shard_map.
         why = "it cannot be run step by step: {}".format
         with (
-            transferring(),
+            allow_transfers(),
             unsupported(why=lambda e: why(first_line(e))),
             np.errstate(all="ignore"),
         ):

@@ -25,15 +25,15 @@ def refusal_of_tracing() -> unsupported:
     return unsupported(*_STEERED, why=lambda error: f"it cannot be traced: {first_line(error)}")
 
 
-def _compiled(call: JaxCall, here: Arrays, cotangents: Arrays) -> Any:
+def _compiled_gradients(call: JaxCall, here: Arrays, cotangents: Arrays) -> Any:
     return jax.jit(call.gradient)(*here, *cotangents)
 
 
-def _checkpointed(call: JaxCall, here: Arrays, cotangents: Arrays) -> Any:
+def _checkpointed_gradients(call: JaxCall, here: Arrays, cotangents: Arrays) -> Any:
     return jax.vjp(jax.checkpoint(call.function), *here)[1](tuple(cotangents))
 
 
 TRANSFORMS: dict[str, tuple[str, Callable[[JaxCall, Arrays, Arrays], Any]]] = {
-    "compiled": ("jax.jit", _compiled),
-    "checkpointed": ("jax.checkpoint", _checkpointed),
+    "compiled": ("jax.jit", _compiled_gradients),
+    "checkpointed": ("jax.checkpoint", _checkpointed_gradients),
 }

@@ -102,24 +102,26 @@ class JaxArguments:
         """Where arrays have 64 bits, a context that keeps them; the user's configuration stays."""
         return double_precision() if self._wide else nullcontext()
 
-    def _filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None) -> list[Any]:
+    def _filled_leaves(self, arrays: Sequence[Any], leaves: Sequence[Any] | None) -> list[Any]:
         flat = list(self.leaves if leaves is None else leaves)
         for place, array in zip(self.places, arrays, strict=True):
             flat[place] = array
         return flat
 
-    def filled(self, arrays: Sequence[Any], leaves: Sequence[Any] | None = None) -> Any:
+    def tree_with(self, arrays: Sequence[Any], leaves: Sequence[Any] | None = None) -> Any:
         """The tree of function, inputs and keywords with other exchangeable arrays."""
-        return tree_util.tree_unflatten(self._tree, self._filled(arrays, leaves))
+        return tree_util.tree_unflatten(self._tree, self._filled_leaves(arrays, leaves))
 
     def call(self, arrays: Sequence[Any]) -> Any:
         """What the function returns for these arrays."""
-        fn, inputs, kwargs = self.filled(arrays)
+        fn, inputs, kwargs = self.tree_with(arrays)
         return (getattr(fn, self._method) if self._method else fn)(*inputs, **kwargs)
 
-    def changed(self, arrays: Sequence[Any], change: Callable[[Any], Any], fn: Any) -> JaxArguments:
+    def with_changes(
+        self, arrays: Sequence[Any], change: Callable[[Any], Any], fn: Any
+    ) -> JaxArguments:
         """A copy with other arrays, all else changed by `change`; of `fn`, unless that is None."""
-        leaves = self._filled(arrays, [change(leaf) for leaf in self.leaves])
+        leaves = self._filled_leaves(arrays, [change(leaf) for leaf in self.leaves])
         if fn is None:
             made = copy.copy(self)
             made.leaves = leaves

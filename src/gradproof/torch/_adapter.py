@@ -99,7 +99,7 @@ class TorchMap(DifferentiableMap):
         self.name, self.counts = call.name, call.counts
         self._random = call.random
         try:
-            tensors, result = call.first()
+            tensors, result = call.first_run()
             same = like is not None and call.fn is like.call.fn
             if like is not None and same and like.outputs.are_those_of(result):
                 self.outputs, self._without = like.outputs, like._without
@@ -110,7 +110,7 @@ class TorchMap(DifferentiableMap):
                     non_differentiable_outputs(call, result) if without is None else without
                 )
                 self.outputs = Outputs(named, call.name, self._without)
-                self.graph = Graph(call, self.outputs, tensors, result).settled()
+                self.graph = Graph(call, self.outputs, tensors, result).settled_graph()
             self.call, self.inputs = self.graph.call, self.graph.inputs
             self._needs_grad = needs_grad
             self._refused = refusal(self.graph)
@@ -282,7 +282,7 @@ class TorchMap(DifferentiableMap):
             self._forward.require()
             tangents = placed(self.inputs.directions(private_vector(u)))
             needs_grad = self._forward.needs_grad
-            return Forward(self.call, self.outputs, needs_grad, primals).pushed(tangents)
+            return Forward(self.call, self.outputs, needs_grad, primals).push_tangents(tangents)
 
         return value, pulled, push
 
@@ -292,7 +292,7 @@ class TorchMap(DifferentiableMap):
         fn = self.call.fn
         for tensor in tensors:
             tensor.requires_grad_()
-        return self._alike(fn, self.call.arguments.changed(fn, tensors, lambda value: value))
+        return self._alike(fn, self.call.arguments.with_changes(fn, tensors, lambda value: value))
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         self.call.require_arguments()
@@ -303,7 +303,7 @@ class TorchMap(DifferentiableMap):
             tensors = [
                 _double_precision_tensor(leaf.copy()).requires_grad_() for leaf in arguments.leaves
             ]
-            changed = arguments.changed(twin, tensors, _in_double, given)
+            changed = arguments.with_changes(twin, tensors, _in_double, given)
             return self._alike(twin, changed, in_double=_way_of(self.call))
 
         return twin_in_double(self, fn, made)

@@ -169,7 +169,7 @@ class Arguments:
             if not self._nested:
                 return fn(*flat)
             args, kwargs, *held = self._tree.rebuilt(flat)
-            with self.captured.exchanged(*held) if self.captured else nullcontext():
+            with self.captured.exchange_tensors(*held) if self.captured else nullcontext():
                 return fn(*args, **kwargs)
         finally:
             if not self._left:
@@ -182,7 +182,7 @@ class Arguments:
         return flat
 
     @contextmanager
-    def held(self, tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    def hold_tensors(self, tensors: Sequence[torch.Tensor]) -> Iterator[None]:
         """The backward of a run at these tensors finds them where the run found them.
 
         A backward that runs the function again, as gradient checkpointing does, reads them there.
@@ -191,7 +191,7 @@ class Arguments:
             yield
             return
         try:
-            with self.captured.exchanged(self._tree.rebuilt(self._flat_with(tensors))[2]):
+            with self.captured.exchange_tensors(self._tree.rebuilt(self._flat_with(tensors))[2]):
                 yield
         finally:
             if not self._left:
@@ -221,7 +221,7 @@ class Arguments:
         """The same tensors by name."""
         return tuple(input_name(self._tree.paths[place], []) for place in self._written_places())
 
-    def changed(
+    def with_changes(
         self,
         fn: Callable[..., Any],
         tensors: Sequence[torch.Tensor],
@@ -238,7 +238,7 @@ class Arguments:
             flat[position] = tensor
         captured = self.captured
         if captured and fn is not captured.fn:
-            captured = captured.of(fn, twin or fn)
+            captured = captured.captured_of(fn, twin or fn)
         made = copy.copy(self)
         made._flat, made.captured = flat, captured
         made._make_leaves([leaf.slot.name for leaf in self.leaves])

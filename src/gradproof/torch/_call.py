@@ -73,7 +73,7 @@ class Call:
     def _values(self) -> list[torch.Tensor]:
         return [leaf.original.detach().clone() for leaf in self.inputs.leaves]
 
-    def first(self) -> tuple[list[torch.Tensor], Any]:
+    def first_run(self) -> tuple[list[torch.Tensor], Any]:
         """The run to keep: its differentiable tensors, and what it returned."""
         tensors = self.fresh()
         result = self(tensors)
@@ -158,7 +158,7 @@ class Call:
         self.counts.add("vjp")
         if self.mode is None and self.in_double is None and not self.arguments.captured:
             return backward_gradients(outputs, tensors, cotangents, **options)
-        with self.arguments.held(at or tensors), self._modes(cotangents, backward=True):
+        with self.arguments.hold_tensors(at or tensors), self._modes(cotangents, backward=True):
             return backward_gradients(outputs, tensors, cotangents, **options)
 
     @contextmanager

@@ -196,7 +196,7 @@ class Captured:
     # Calling.
 
     @contextmanager
-    def exchanged(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    def exchange_tensors(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[None]:
         """Meanwhile the function reads these tensors in the places of its own."""
         with restored(*(functools.partial(spot.write, spot.whole) for spot in self._spots)):
             for spot in self._spots:
@@ -204,7 +204,7 @@ class Captured:
                 spot.write(tree_with(spot.tree, others))
             yield
 
-    def of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
+    def captured_of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
         """What another function reads, by the names that its counterparts have here.
 
         What has none here stays what it is. `twin` is that function before its tensors were

@@ -126,24 +126,24 @@ class Forward:
         self.require()
         function: object = self._call.fn
         if isinstance(function, Tangent):
-            return self._jvp_nested(function, u)
+            return self._nested_jvp(function, u)
         tangents = [
             None if slot in missing else tensor
             for slot, tensor in enumerate(self._inputs.directions(private_vector(u)))
         ]
-        return self.pushed(tangents)
+        return self.push_tangents(tangents)
 
-    def pushed(self, tangents: Sequence[torch.Tensor | None]) -> Array:
+    def push_tangents(self, tangents: Sequence[torch.Tensor | None]) -> Array:
         """J u of tensors, None where there is no tangent."""
         with _level():
             found = self._push(tangents)
             return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
 
-    def _jvp_nested(self, function: Tangent, u: Array) -> Array:
+    def _nested_jvp(self, function: Tangent, u: Array) -> Array:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""
         primals = tuple(self.primals())
         tangents = tuple(self._inputs.directions(private_vector(u)))
-        found = functional_result(lambda: torch.func.jvp(function.nested, primals, tangents)[1])
+        found = functional_result(lambda: torch.func.jvp(function.nested_jvp, primals, tangents)[1])
         kept = self._outputs.kept
         return self._outputs.vector((output, found[output.position]) for output in kept)
 
@@ -222,7 +222,7 @@ class Tangent:
     """The function (x, u) -> J(x) u of tensors, in two forms that compute the same.
 
     Called, it uses dual numbers, which every function with forward mode accepts, and which
-    reverse mode differentiates. `nested` uses torch.func.jvp, the only forward mode that can be
+    reverse mode differentiates. `nested_jvp` uses torch.func.jvp, the only forward mode that can be
     put inside another; it refuses some custom functions that dual numbers accept.
     """
 
@@ -247,7 +247,7 @@ class Tangent:
                 for pair in pairs
             )
 
-    def nested(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def nested_jvp(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The same by torch.func.jvp."""
         inputs, tangents = tensors[: self._count], tensors[self._count :]
         return tuple(torch.func.jvp(self._values, tuple(inputs), tuple(tangents))[1])

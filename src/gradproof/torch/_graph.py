@@ -68,11 +68,11 @@ class Graph:
         self._gradients = HandedOut()
         self._overtaken: list[tuple[str, str]] = []  # of a run that another one overtook
 
-    def again(self, tensors: Sequence[torch.Tensor]) -> Graph:
+    def graph_of_other_run(self, tensors: Sequence[torch.Tensor]) -> Graph:
         """The graph of another run."""
         return Graph(self.call, self.outputs, tensors, self.call(tensors))
 
-    def settled(self) -> Graph:
+    def settled_graph(self) -> Graph:
         """The graph to keep: another one where the function reads its inputs from outside.
 
         It does where the result ignores private copies and depends on the user's own tensors.
@@ -265,7 +265,7 @@ class Graph:
                 for tensor, values in zip(self.tensors, new, strict=True):
                     tensor.copy_(values)
                 with torch.enable_grad():
-                    there = self.again(self.tensors)
+                    there = self.graph_of_other_run(self.tensors)
                     return there.value(), there.gradient(there.cotangents(v), v)
             finally:
                 for tensor, values in zip(self.tensors, held, strict=True):
@@ -278,9 +278,9 @@ class Graph:
             raise Unsupported("the function writes into no tensor of its own")
         second = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(private_vector(x))]
         with call.arguments.left_as_written():
-            here = self.again(call.fresh())
+            here = self.graph_of_other_run(call.fresh())
             here.value()
-            there = self.again(second)
+            there = self.graph_of_other_run(second)
             value, first = there.value(), here.gradient(here.cotangents(v), v)
             last = there.gradient(there.cotangents(v), v)
             here._gradients.watch(x, (), last, self.inputs.vector)
@@ -293,7 +293,7 @@ class Graph:
         if self.call.in_place or not arguments.writes:
             return ()
         with arguments.left_as_written():
-            first, second = (self.again(self.call.fresh()).value() for _ in range(2))
+            first, second = (self.graph_of_other_run(self.call.fresh()).value() for _ in range(2))
             return () if bool((first == second).all()) else arguments.written()
 
     # The derivative as a function of its own.

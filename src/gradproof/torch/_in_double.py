@@ -12,7 +12,7 @@ from gradproof.torch._compat import pytree
 from gradproof.torch._modes import (
     DispatchMode,
     FunctionMode,
-    conjugate_bits_honoured,
+    honour_conjugate_bits,
     tensors_among,
 )
 from gradproof.torch._tensors import is_floating
@@ -52,7 +52,7 @@ class InDouble:
         return self._run(func, getattr(func, "__name__", ""), args, kwargs)
 
     def _operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        with conjugate_bits_honoured():
+        with honour_conjugate_bits():
             return self._run(func, func._schema.name.rpartition("::")[2], args, kwargs)
 
     def _run(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -128,7 +128,7 @@ def judge(question: GradcheckQuestion, options: Options, raise_exception: bool) 
         )
     except NothingReturnedError:
         said = f"{question.target} returned nothing, so that nothing was tested"
-        return _not_refuted(said, options.inconclusive, raise_exception)
+        return _answer_if_not_refuted(said, options.inconclusive, raise_exception)
     derivative.call.raised = []
     report = run_checks(derivative, options.settings(), target=question.target)
     report = _asserts.current_run().count_report(report, options.inconclusive)
@@ -136,16 +136,16 @@ def judge(question: GradcheckQuestion, options: Options, raise_exception: bool) 
         _warn(f"{question.target}: {ALONE}")
     if report:
         said = _all_open_questions(report, derivative)
-        return _not_refuted(said, options.inconclusive, raise_exception, report)
+        return _answer_if_not_refuted(said, options.inconclusive, raise_exception, report)
     _raise_what_the_user_raised(derivative, report)
     _warn_of_undefined(report)
     if not raise_exception:
         return False
     phrases = Phrases(derivative, options.nondet_tol, options.dtypes)
-    raise GradcheckError(phrases.of(report), report)
+    raise GradcheckError(phrases.phrases_of(report), report)
 
 
-def _not_refuted(
+def _answer_if_not_refuted(
     doubts: str, way: str, raise_exception: bool, report: Report | None = None
 ) -> bool:
     """The answer where no derivative is wrong, and something may be open."""

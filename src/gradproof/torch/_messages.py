@@ -41,7 +41,7 @@ class Phrases:
     nondet_tol: float  # quoted in the phrase about determinism
     check_grad_dtypes: bool  # which of PyTorch's two phrases about dtypes applies
 
-    def of(self, report: Report) -> str:
+    def phrases_of(self, report: Report) -> str:
         """All phrases that apply, each once."""
         heads: dict[tuple[str, str, str], str] = {}
         for finding in findings_in_order(report.findings):

@@ -21,13 +21,13 @@ class DispatchMode(TorchDispatchMode):
     stack it: the lower one would see what the upper one does, and round a rounding.
     """
 
-    _called: Called
+    _call_operation: Called
 
     def __init__(self, called: Called | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
         self._entered = 0
         if called is not None:
-            self._called = called
+            self._call_operation = called
 
     def __enter__(self) -> DispatchMode:
         self._entered += 1
@@ -47,7 +47,7 @@ class DispatchMode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        return self._called(func, args, kwargs or {})
+        return self._call_operation(func, args, kwargs or {})
 
 
 class FunctionMode(TorchFunctionMode):
@@ -55,16 +55,16 @@ class FunctionMode(TorchFunctionMode):
 
     def __init__(self, called: Called) -> None:
         super().__init__()
-        self._called = called
+        self._call_operation = called
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        return self._called(func, args, kwargs or {})
+        return self._call_operation(func, args, kwargs or {})
 
 
 @contextmanager
-def conjugate_bits_honoured() -> Iterator[None]:
+def honour_conjugate_bits() -> Iterator[None]:
     """Conjugate and negative bits count, which PyTorch passes over inside of a dispatch mode.
 
     There `a + 0` of a conjugated matrix is not conjugated, and `linalg.pinv` of a complex one is

@@ -56,7 +56,7 @@ class Kept:
     # Mean and standard deviation of a large array, or least and largest whole number.
     spread: tuple[float, float] = (0.0, 1.0)
 
-    def made(self, seed: int) -> torch.Tensor:
+    def make_tensor(self, seed: int) -> torch.Tensor:
         """The array again, in its layout, with its numbers or, of a large one, numbers alike."""
         values = self._drawn_values(seed) if self.values is None else self.values
         if self.stride is None or 0 in self.stride:
@@ -90,7 +90,7 @@ class Met:
         """It as a case of a survey, with fresh arrays."""
         from gradproof._survey import Case
 
-        arrays = tuple(each.made(seed + place) for place, each in enumerate(self.inputs))
+        arrays = tuple(each.make_tensor(seed + place) for place, each in enumerate(self.inputs))
         checks = {"checks": _of_operators(options)} if self.operator else {}
         return Case(self._call, arrays, {**checks, **options, "seed": seed})
 
@@ -171,7 +171,7 @@ class Seen:
 
     # What the patched functions of PyTorch tell.
 
-    def called(self, function: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
+    def record_call(self, function: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
         """A call that is about to be made; nothing of it is kept that the run could change."""
         leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
         arrays = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -212,7 +212,7 @@ class Seen:
         call.__module__ = "torch"
         return Met(name, _place(), inputs=kept, operator=operator, _call=call)
 
-    def walked(self, roots: Sequence[Any]) -> None:
+    def record_graph(self, roots: Sequence[Any]) -> None:
         """A graph that is about to be differentiated: the custom nodes that no call told of."""
         left = [node for root in roots if (node := getattr(root, "grad_fn", None)) is not None]
         known = set(left)
@@ -296,7 +296,7 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
             seen.recording = False
 
 
-def _quietly(tell: Callable[[], None]) -> None:
+def _suppress_errors(tell: Callable[[], None]) -> None:
     """The program goes on whatever recording it meets."""
     if are_transforms_active() or torch.compiler.is_compiling():
         return
@@ -310,7 +310,7 @@ def _patches(seen: Seen) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     def of_functions(_: Any) -> Any:
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
             if not _is_own(cls):
-                _quietly(lambda: seen.called(cls, cls.__name__, args, kwargs))
+                _suppress_errors(lambda: seen.record_call(cls, cls.__name__, args, kwargs))
             return super(SingleLevelFunction, cls).apply(*args, **kwargs)
 
         return classmethod(apply)
@@ -319,14 +319,14 @@ def _patches(seen: Seen) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
         def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
             name = str(getattr(self, "_qualified_op_name", "") or self.name())
             if name.partition("::")[0] not in _OWN:
-                _quietly(lambda: seen.called(self, name, args, kwargs))
+                _suppress_errors(lambda: seen.record_call(self, name, args, kwargs))
             return original(self, *args, **kwargs)
 
         return call
 
     def of_backward(original: Any) -> Any:
         def run(roots: Any, *args: Any, **kwargs: Any) -> Any:
-            _quietly(lambda: seen.walked(roots))
+            _suppress_errors(lambda: seen.record_graph(roots))
             return original(roots, *args, **kwargs)
 
         return run

@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from gradproof._adapters.rounding import round_at_random, round_to_nearest
 from gradproof._data.formats import SINGLE
 from gradproof.torch._compat import TorchDispatchMode, decomposition_table
-from gradproof.torch._modes import DispatchMode, conjugate_bits_honoured, tensors_among
+from gradproof.torch._modes import DispatchMode, honour_conjugate_bits, tensors_among
 from gradproof.torch._tensors import PLAIN
 
 # Factorisations and solvers are exact for a matrix that is off by rounding of its largest entry
@@ -61,8 +61,8 @@ class Rounding(DispatchMode):
             self._remember(tensor)
         return self
 
-    def _called(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        with conjugate_bits_honoured():
+    def _call_operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        with honour_conjugate_bits():
             return self._rounded_result(func, args, kwargs)
 
     def _rounded_result(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

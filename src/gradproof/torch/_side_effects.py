@@ -31,7 +31,7 @@ class Watched:
         self.tensors = [tensor.detach() for tensor in tensors]
         self.values = [_copy_or_checksum(tensor) for tensor in self.tensors]
 
-    def changed(self) -> list[int]:
+    def changed_positions(self) -> list[int]:
         """Positions of the tensors that no longer have their value."""
         return [
             position
@@ -93,13 +93,13 @@ def observed_run(graph: Graph, v: Array) -> ObservedRun:
         run = _forward(graph, tensors, saved)
         value = run.value()
         pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
-        after_forward = inputs.changed()
+        after_forward = inputs.changed_positions()
         for i in after_forward:
             found.append(("input", f"the function changed its input {leaves[i].slot.name}"))
         if run.roots:
             pulled, effects = _backward(run, v, saved)
             found += effects
-        for i in inputs.changed():
+        for i in inputs.changed_positions():
             if i not in after_forward:
                 found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
     for leaf, before in zip(leaves, gradients, strict=True):
@@ -126,13 +126,13 @@ def _later_writes(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[s
 def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
     try:
         with torch.autograd.graph.saved_tensors_hooks(_pack(saved), lambda tensor: tensor):
-            return graph.again(tensors)
+            return graph.graph_of_other_run(tensors)
     except RuntimeError as error:
         # torch.func inside the function forbids these hooks: then saved tensors go unobserved.
         if "hooks" not in str(error):
             raise
         saved.clear()
-        return graph.again(tensors)
+        return graph.graph_of_other_run(tensors)
 
 
 def _backward(
@@ -145,7 +145,7 @@ def _backward(
     random = RandomState()
     pulled = run.grad(cotangents)
     found = []
-    for position in watched.changed():
+    for position in watched.changed_positions():
         if position < count:
             name = run.outputs.attached[position].slot.name
             told = f"the backward changed the cotangent of {name}, which others may use"

@@ -112,7 +112,7 @@ def _without_anomalies() -> Iterator[None]:
 
 
 @contextmanager
-def _hooks_allowed() -> Iterator[None]:
+def _allow_hooks() -> Iterator[None]:
     """Default hooks of saved tensors that are there stay, and further ones are allowed."""
     why = saved_tensor_hooks._saved_tensors_hooks_get_disabled_error_message()
     there = saved_tensor_hooks._top_saved_tensors_default_hooks(True)
@@ -128,7 +128,7 @@ def _hooks_allowed() -> Iterator[None]:
 
 
 @contextmanager
-def _gradients_enabled() -> Iterator[None]:
+def _enable_gradients() -> Iterator[None]:
     before = torch.is_grad_enabled(), is_forward_grad_enabled()
     try:
         set_grad_enabled(True)
@@ -188,8 +188,8 @@ def _usual_state() -> Iterator[None]:
     with (
         _defaults_kept(),
         _without_anomalies(),
-        _hooks_allowed(),
-        _gradients_enabled(),
+        _allow_hooks(),
+        _enable_gradients(),
         _modes_kept(),
         _keys_kept(),
         _levels_kept(),

@@ -80,7 +80,7 @@ def answer(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def in_place(answering: Answering) -> Iterator[None]:
+def install_answer(answering: Answering) -> Iterator[None]:
     """In this block whoever calls PyTorch's gradcheck or gradgradcheck gets that answer."""
     global _answering
     _answering = answering
@@ -96,12 +96,12 @@ def in_place(answering: Answering) -> Iterator[None]:
             del face.__signature__
 
 
-def replaced(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def answer_of_gradproof(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     __tracebackhide__ = True
     return _OURS[face](*args, **kwargs)
 
 
-def compared(note: Callable[[ComparedCall], None]) -> Answering:
+def comparing_answer(note: Callable[[ComparedCall], None]) -> Answering:
     """PyTorch's answer; ours is asked too, of the same random state, and both are noted."""
 
     def answering(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -203,14 +203,14 @@ def _compared_call(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Aske
         target=name_of(args[0]) if args else "",
         theirs=GradcheckAnswer(theirs.says, theirs.line, theirs.seconds),
         ours=GradcheckAnswer(ours.says, ours.line or refuted or ours.doubt, ours.seconds),
-        same=_same(theirs, ours),
+        same=_is_same_answer(theirs, ours),
         undecided=bool(ours.doubt),
         cause=_cause(report),
         repeat="" if report is None else report.repeat,
     )
 
 
-def _same(theirs: _Asked, ours: _Asked) -> bool:
+def _is_same_answer(theirs: _Asked, ours: _Asked) -> bool:
     if theirs.raised is None or ours.raised is None:
         return theirs.raised is ours.raised and theirs.returned == ours.returned
     return isinstance(ours.raised, type(theirs.raised))

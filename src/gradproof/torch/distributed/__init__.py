@@ -117,7 +117,7 @@ def check(
 def _report_of_ranks(ranks: Ranks, local: Local, settings: RunSettings, target: str) -> Report:
     """The report, or what was raised, of the first rank, on every rank."""
     with closing(Party(ranks, local)) as party:
-        parts = ranks.shared(party.part(0))
+        parts = ranks.gather_objects(party.part(0))
         if ranks.rank:
             said = party.serve()
         else:

@@ -116,17 +116,17 @@ class Ranks:
             self._store.add(mine, -1)
             self._store.delete_key(keys[self.rank])
             raise UsageError(
-                f"group: {self.called([keys.index(key) for key in missing])} did not call check "
-                f"within {self.patience:g} seconds; call it on every rank"
+                f"group: {self.rank_names([keys.index(key) for key in missing])} did not call "
+                f"check within {self.patience:g} seconds; call it on every rank"
             ) from None
         return int(turn)
 
-    def called(self, places: Sequence[int]) -> str:
+    def rank_names(self, places: Sequence[int]) -> str:
         """Some of the ranks, as people write them: "ranks 1 and 3"."""
         noun = "rank" if len(places) == 1 else "ranks"
         return f"{noun} {join_words([str(self.names[place]) for place in places])}"
 
-    def shared(self, said: Any) -> list[Any]:
+    def gather_objects(self, said: Any) -> list[Any]:
         """What every rank says, by rank."""
         mine = _as_bytes(said)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in self.names]
@@ -137,7 +137,7 @@ class Ranks:
         self._send_and_wait(lambda: self._group.allgather([heard], [padded]))
         return [_as_object(each, int(size)) for each, size in zip(heard, sizes, strict=True)]
 
-    def told(self, said: Any = None, forever: bool = False) -> Any:
+    def broadcast_object(self, said: Any = None, forever: bool = False) -> Any:
         """What the first rank says, for which the others may wait as long as it thinks."""
         mine = _as_bytes(said)
         size = torch.tensor([len(mine)])
@@ -169,7 +169,7 @@ class Ranks:
         said = f"the ranks lost each other: {reason}"
         if missing:
             said = (
-                f"{self.called(missing)} did not come back from a call of the function within "
+                f"{self.rank_names(missing)} did not come back from a call of the function within "
                 f"{_LONGER * self.patience:g} seconds, or ended; the process group cannot be used "
                 "again"
             )
@@ -196,7 +196,7 @@ class Ranks:
                     f"rank {self.names[self.rank]} raised {exception_line(error)}"
                 )
             event = Event("", error, time.monotonic() - started >= self.patience)
-        self._raise(self.shared(event) if step.events is None else step.events)
+        self._raise(self.gather_objects(event) if step.events is None else step.events)
         return cast("Result", found)  # nothing was raised
 
     def _raise(self, events: Sequence[Event]) -> None:
@@ -204,8 +204,8 @@ class Ranks:
         if any(event.hung for event in events):
             slow = [place for place, event in enumerate(events) if event.hung]
             self._hung = (
-                f"{self.called(slow)} waited {self.patience:g} seconds in vain in a message, or in "
-                "a collective of some ranks; the process group cannot be used again"
+                f"{self.rank_names(slow)} waited {self.patience:g} seconds in vain in a message, "
+                "or in a collective of some ranks; the process group cannot be used again"
             )
             raise ApartError(self._hung)
         for event in events:
@@ -218,7 +218,7 @@ class Ranks:
         """Who does what, where not all do the same."""
         does = [f"calls {event.calls}" if event.calls else "returned" for event in events]
         said = [
-            f"{self.called([p for p, each in enumerate(does) if each == one])} {one}"
+            f"{self.rank_names([p for p, each in enumerate(does) if each == one])} {one}"
             for one in dict.fromkeys(does)
         ]
         return f"the ranks call different collectives: {', '.join(said)}"
@@ -248,7 +248,7 @@ class Lockstep(TorchDispatchMode):
 
     def _meet(self, func: Any, args: tuple[Any, ...]) -> None:
         if self.events is None:
-            events = self._ranks.shared(Event(_collective_name(func, args)))
+            events = self._ranks.gather_objects(Event(_collective_name(func, args)))
             if len(set(events)) == 1:
                 return
             self.events = events

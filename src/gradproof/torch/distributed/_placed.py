@@ -69,7 +69,7 @@ class Placing:
             kind = Replicate() if divided else self._first_match(name)
             kinds, over = (kind,) if kind else (), divided
             key = () if kind and kind.is_replicate() else (self._rank,)
-        return Share(name, key, float(over) if divided else 1.0, argument, shown_as(kinds))
+        return Share(name, key, float(over) if divided else 1.0, argument, placements_text(kinds))
 
     def output(self, name: str, tensor: torch.Tensor) -> Share:
         """The share of an output."""
@@ -77,12 +77,12 @@ class Placing:
             kinds, here = tensor.placements, tensor.device_mesh.get_coordinate() or ()
             key = _key(tensor, [kind.is_shard() for kind in kinds])
             copies = [k for k, kind in zip(here, kinds, strict=True) if kind.is_replicate()]
-            return Share(name, key, float(not any(copies)), placed=shown_as(kinds))
+            return Share(name, key, float(not any(copies)), placed=placements_text(kinds))
         kind = self._first_match(name)
         if kind is None or kind.is_shard():
             return Share(name, (self._rank,))
         weight = 0.0 if kind.is_replicate() and self._rank else 1.0
-        return Share(name, (), weight, placed=shown_as([kind]))
+        return Share(name, (), weight, placed=placements_text([kind]))
 
     def _first_match(self, name: str) -> Placement | None:
         """That of the first pattern which, as one of `wrt` would, names the array."""
@@ -144,9 +144,9 @@ class Local:
         """The result, each DTensor as its local one."""
         if self._divided:
             return _trained_outputs(self, tensors)
-        return self.localised(self.run(tensors))
+        return self.localise(self.run(tensors))
 
-    def localised(self, result: Any) -> Any:
+    def localise(self, result: Any) -> Any:
         """A result whose tensors are of this rank; an empty one where there is no tensor."""
         tree = Tree(result)
         pairs = zip(tree.paths, tree.leaves, strict=True)
@@ -164,17 +164,17 @@ class Local:
         Its parameters are left where they are if not `parameters`.
         """
         wider = [t.dtype != o.dtype for t, o in zip(tensors, self.originals, strict=True)]
-        flat = [self._other(leaf, any(wider)) for leaf in self._tree.leaves]
+        flat = [self._copy_of_leaf(leaf, any(wider)) for leaf in self._tree.leaves]
         for place, tensor in zip(self._where, tensors, strict=bool(self._where)):
             flat[place] = _as_dtensor(tensor, self._tree.leaves[place])
         args, kwargs, held = self._tree.rebuilt(flat)
         if not parameters:
             return self._fn(*args, **kwargs)
-        with self._held.exchanged(held):
+        with self._held.exchange_tensors(held):
             return self._fn(*args, **kwargs)
 
     @staticmethod
-    def _other(leaf: Any, wider: bool) -> Any:
+    def _copy_of_leaf(leaf: Any, wider: bool) -> Any:
         """A leaf that is not varied: a copy, which the function may write into."""
         if not isinstance(leaf, torch.Tensor) or isinstance(leaf, DTensor):
             return leaf
@@ -224,7 +224,7 @@ class Local:
         """What `backward()` leaves in `.grad` after a run at these tensors."""
         with self.written(tensors), torch.enable_grad():
             leaves = [tensor.detach().requires_grad_() for tensor in tensors]
-            roots = floating_in(self.localised(self.run(leaves, parameters=False)))
+            roots = floating_in(self.localise(self.run(leaves, parameters=False)))
             pairs = [pair for pair in zip(roots, cotangents, strict=True) if pair[0].requires_grad]
             torch.autograd.backward([root for root, _ in pairs], [v for _, v in pairs])
             for place in self._parameters:
@@ -240,7 +240,7 @@ def _trained_outputs(local: Local, tensors: Sequence[torch.Tensor]) -> tuple[tor
         @staticmethod
         def forward(_: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             with local.written(tensors):
-                result = local.localised(local.run(tensors, parameters=False))
+                result = local.localise(local.run(tensors, parameters=False))
                 return tuple(tensor.detach().clone() for tensor in floating_in(result))
 
         @staticmethod
@@ -306,7 +306,7 @@ def _key(tensor: DTensor, counts: Sequence[bool]) -> tuple[Any, ...]:
     return (*mesh.mesh.flatten().tolist(), "at", *kept)
 
 
-def shown_as(placements: Sequence[Placement]) -> str:
+def placements_text(placements: Sequence[Placement]) -> str:
     """Placements as people write them."""
     return ", ".join(map(repr, placements)) or "each rank's own"
 

@@ -90,12 +90,12 @@ class Party:
 
     def ask(self, what: str, place: int, *arguments: Sequence[Any]) -> list[Any]:
         """On the first rank: what all ranks' maps say. Each argument has one value per rank."""
-        return self._answer(*self.ranks.told((what, place, arguments)))
+        return self._answer(*self.ranks.broadcast_object((what, place, arguments)))
 
     def serve(self) -> Any:
         """On the other ranks: answer until the first one is done; what it says last."""
         while True:
-            what, place, arguments = self.ranks.told(forever=True)
+            what, place, arguments = self.ranks.broadcast_object(forever=True)
             if what == STOP:
                 return arguments
             try:
@@ -105,7 +105,7 @@ class Party:
 
     def stop(self, said: Any) -> None:
         """On the first rank: that is all."""
-        self.ranks.told((STOP, 0, said))
+        self.ranks.broadcast_object((STOP, 0, said))
 
     def _answer(self, what: str, place: int, arguments: Sequence[Sequence[Any]]) -> list[Any]:
         """A member of the contract, asked of all; a map that is made stays where it was made."""
@@ -117,7 +117,7 @@ class Party:
             found = self.part(len(self._maps) - 1)
         elif isinstance(found, ObservedRun):
             found = replace(found, effects=[*found.effects, *found.left()], left=tuple)
-        return self.ranks.shared(found)
+        return self.ranks.gather_objects(found)
 
 
 class RanksMap(DifferentiableMap):
@@ -140,7 +140,7 @@ class RanksMap(DifferentiableMap):
         names = party.ranks.names
         self._inputs = _Together(names, [(part.domain, part.inputs) for part in parts])
         self._outputs = _Together(names, [(part.codomain, part.outputs) for part in parts])
-        self.domain, self.codomain = self._inputs.space, self._outputs.of_wholes()
+        self.domain, self.codomain = self._inputs.space, self._outputs.space_of_wholes()
         self._starts = list(itertools.accumulate((len(p.domain.slots) for p in parts), initial=0))
         given = np.concatenate([part.given for part in parts])
         if like is None:
@@ -166,7 +166,7 @@ class RanksMap(DifferentiableMap):
     def _points(self, x: Array) -> list[Array]:
         """A point, by rank: where one copy is moved, all are."""
         inputs, alike = self._inputs, self._alike
-        moved = (alike + inputs.added(x - alike))[inputs.source]
+        moved = (alike + inputs.add_parts(x - alike))[inputs.source]
         return inputs.split(np.where(inputs.tied, moved, x))
 
     def _cotangents(self, v: Array) -> list[Array]:
@@ -177,7 +177,7 @@ class RanksMap(DifferentiableMap):
 
     def _value(self, values: Sequence[Array]) -> Array:
         """The whole value, of that of each rank: of copies the first, of terms the sum."""
-        return self._outputs.summed(values)[self._outputs.first]
+        return self._outputs.sum_parts(values)[self._outputs.first]
 
     def _gradient(self, gradients: Sequence[Array]) -> Array:
         return np.concatenate(gradients) * self._inputs.weights
@@ -288,17 +288,17 @@ class _Together:
         """A vector of all coordinates, by rank."""
         return np.split(x, self._cuts)
 
-    def added(self, x: Array) -> Array:
+    def add_parts(self, x: Array) -> Array:
         """What arrays that are one have together, in the place of the first."""
         found = np.zeros(self.space.size)
         np.add.at(found, self.source, x)
         return found
 
-    def summed(self, values: Sequence[Array]) -> Array:
+    def sum_parts(self, values: Sequence[Array]) -> Array:
         """The same of what counts; copies do not, whatever they hold."""
-        return self.added(np.where(self.weights == 0, 0.0, np.concatenate(values)))
+        return self.add_parts(np.where(self.weights == 0, 0.0, np.concatenate(values)))
 
-    def of_wholes(self) -> Space:
+    def space_of_wholes(self) -> Space:
         """One slot for each array; one of several ranks bears no rank's name."""
         return Space(
             tuple(
@@ -310,7 +310,7 @@ class _Together:
 
     def require_copies(self, values: Sequence[Array]) -> None:
         """UsageError where a copy differs from the whole by more than rounding."""
-        whole = self.summed(values)[self.source]
+        whole = self.sum_parts(values)[self.source]
         apart = abs(np.concatenate(values) - whole)
         for k, (rank, slot) in enumerate(self._slots):
             here = self.space.span(k)
@@ -356,7 +356,7 @@ def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> No
             who, shape = f"inputs: {share.name}", tuple(tensor.shape)
             facts |= {f"{who} is": _Fact(tensor.dtype), f"{who} is placed": _Fact(share.placed)}
             facts[f"{who} has shape"] = _Fact(shape, shard=bool(share.key))
-    first, *others = ranks.shared(facts)
+    first, *others = ranks.gather_objects(facts)
     for rank, other in zip(ranks.names[1:], others, strict=True):
         for what in {**first, **other}:
             here, there = (each.get(what, _NOTHING) for each in (first, other))
