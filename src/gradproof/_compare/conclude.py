@@ -54,17 +54,11 @@ def point_result(
     return found
 
 
+@np.errstate(all="ignore")
 def result_at_point(
     comparison: Comparison, table: DifferenceTable | None = None, *, quick: bool = False
 ) -> PointResult:
     """What differences of F say of the claims at the point alone."""
-    with np.errstate(all="ignore"):
-        return _result_at_point(comparison, table, quick)
-
-
-def _result_at_point(
-    comparison: Comparison, table: DifferenceTable | None, quick: bool
-) -> PointResult:
     if not comparison.inputs or not comparison.outputs:
         return _result_without_entries(comparison)
     if not np.isfinite(comparison.function.centre).any():

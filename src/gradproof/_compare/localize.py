@@ -22,12 +22,15 @@ from gradproof._data.results import (
 from gradproof._data.space import Indices, Values
 from gradproof._numdiff.probes import unit_vector
 from gradproof._numdiff.slopes import Slopes, measured_slopes
+from gradproof._numdiff.steps import StepTable
 
 _PLAIN = 100.0  # times what is allowed: a gap that no further measurement explains
 _BLOCK_COLUMNS = 24  # columns that are measured for places and causes of more than one mistake
 _BLOCK_ROWS = 64
 _NARROWLY = 2.0  # times what is allowed, where other rows are off by more
 _FURTHER_ROWS = 3  # wrong in other columns, which are located too
+
+_NO_WRONG_ENTRY = "a projection differs, but by no entry that is wrong beyond rounding"
 
 SlopeOfPart = Callable[[Values], float]
 
@@ -44,7 +47,7 @@ def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
         if plain.any():
             screen = replace(screen, decisions=replace(decisions, wrong=plain))
     if (row := _wrong_output(comparison, screen)) is None:
-        return _open_projection()
+        return inconclusive_point(_NO_WRONG_ENTRY)
     found = _result_of_row(comparison, screen, row)
     if screen.claimed is None or not isinstance(found.block, MeasuredBlock):  # none was located
         return found
@@ -59,7 +62,7 @@ def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointRes
     """What the law says of a column that is wrong in this row."""
     claimed_product = comparison.claim.row_products(row)
     found: PointResult | None = None
-    for slope in (_quick_slope(comparison, row), _full_slope(comparison, row)):
+    for slope in [_slope_in_row(comparison, row, quick=quick) for quick in (True, False)]:
         column, gap, rest = _wrong_input(screen, claimed_product, slope)
         found = _column_result(comparison, screen, row, column, claimed_product)
         if found.verdict is Verdict.FAILED:
@@ -67,10 +70,6 @@ def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointRes
             return _result_with_block(comparison, found, row, column) if several else found
     assert found is not None
     return _result_along_tangent(comparison, screen) or found
-
-
-def _open_projection() -> PointResult:
-    return inconclusive_point("a projection differs, but by no entry that is wrong beyond rounding")
 
 
 def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
@@ -122,23 +121,19 @@ def _wrong_input(
     return _position_by_bisection(np.flatnonzero(screen.u), gap_of)
 
 
-def _quick_slope(comparison: Comparison, row: int) -> SlopeOfPart:
-    """One central difference: two evaluations, enough for a gap that is plain to see."""
-    step = float(comparison.usual.steps[1])
+def _slope_in_row(comparison: Comparison, row: int, *, quick: bool) -> SlopeOfPart:
+    """The slope of one output along a direction, by the whole step table.
+
+    Where quick by one central difference: enough for a gap that is plain to see.
+    """
+    usual = comparison.usual
+    steps = StepTable(float(usual.steps[1]), 1.0, 1) if quick else usual
 
     def slope(u: Values) -> float:
-        ahead = comparison.function.value_at(comparison.map.point + step * u)[row]
-        behind = comparison.function.value_at(comparison.map.point - step * u)[row]
-        return float((ahead - behind) / (2 * step))
-
-    return slope
-
-
-def _full_slope(comparison: Comparison, row: int) -> SlopeOfPart:
-    """The whole step table: for gaps near the error bars."""
-
-    def slope(u: Values) -> float:
-        return float(measured_slopes(comparison.function.table(u, comparison.usual)).middle[row])
+        table = comparison.function.table(u, steps)
+        if quick:
+            return float((table.ahead[0, row] - table.behind[0, row]) / (2 * steps.largest))
+        return float(measured_slopes(table).middle[row])
 
     return slope
 
@@ -162,7 +157,7 @@ def _column_result(
         decisions = _decided_column(comparison, slopes, claimed, scale, row, further)
     rows = np.flatnonzero(decisions.wrong)
     if not rows.size:
-        return _open_projection()
+        return inconclusive_point(_NO_WRONG_ENTRY)
     findings = _row_findings(comparison, rows[:64], column, claimed, slopes, decisions)
     wrong_rows = int(screen.decisions.wrong.sum()) if screen.claimed is not None else 0
     summary = f"{count_of(len(rows), 'wrong entry', 'wrong entries')} located in the "

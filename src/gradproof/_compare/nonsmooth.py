@@ -224,20 +224,12 @@ def kinks_of_entries(
     """
     found = []
     for i, k in np.argwhere(kinked)[:_LISTED_KINKS]:
-        both = sorted((float(ends[0][i, k]), float(ends[1][i, k])))
-        entry = int(block.rows[i]), int(block.columns[k])
-        found.append(_kink(comparison, entry, both, float(block.claimed[i, k])))
+        low, high = sorted((float(ends[0][i, k]), float(ends[1][i, k])))
+        output = comparison.map.codomain.locate(int(block.rows[i]))
+        input_ = comparison.map.domain.locate(int(block.columns[k]))
+        claimed = float(block.claimed[i, k])
+        kind = "kink" if math.isfinite(low) and math.isfinite(high) else "infinite slope"
+        message = f"{input_} -> {output}: {kind}, slopes from {low:.3g} to {high:.3g}"
+        message += f", claimed {claimed:.6g}"
+        found.append(Kink(kind, output, input_, low, high, claimed, True, message))
     return tuple(found)
-
-
-def _kink(
-    comparison: Comparison, entry: tuple[int, int], ends: list[float], claimed: float
-) -> Kink:
-    output = comparison.map.codomain.locate(entry[0])
-    input_ = comparison.map.domain.locate(entry[1])
-    kind = "kink" if np.isfinite(ends).all() else "infinite slope"
-    message = (
-        f"{input_} -> {output}: {kind}, slopes from {ends[0]:.3g} to {ends[1]:.3g}, "
-        f"claimed {claimed:.6g}"
-    )
-    return Kink(kind, output, input_, ends[0], ends[1], claimed, True, message)

@@ -27,6 +27,7 @@ from gradproof._low_precision.rounding_runs import (
     arithmetic_of,
     claims_and_runs,
     coarser_formats,
+    coarsest_grain,
     widen_by_value_errors,
 )
 from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
@@ -75,7 +76,7 @@ def mode_result(
     """
     check = check or mode
     with np.errstate(all="ignore"):
-        is_double = _unit_of(map_) < DOUBLE
+        is_double = max(map_.resolution, coarsest_grain(map_).unit) < DOUBLE
         if settings.asks_reference_only or not is_double:
             return _result_against_references(
                 map_, settings, mode, check, is_double, users_reference
@@ -95,11 +96,6 @@ def mode_result(
             )
             return found.with_notes(note)
         return found
-
-
-def _unit_of(map_: DifferentiableMap) -> float:
-    slots = (*map_.domain.slots, *map_.codomain.slots)
-    return max([map_.resolution, *(slot.grain.unit for slot in slots if slot.size)])
 
 
 def _result_against_references(
@@ -240,7 +236,12 @@ def _claims_result(
     found = PointResult(
         Verdict.PASSED, "", bound=resolution, statistics=statistics, reference=reference.name
     )
-    notes = [_left_out_note(sides, array) for array in arrays if array.left_out]
+    notes = []
+    for array in arrays:
+        slot = sides.space.slots[array.slot]
+        if array.left_out:
+            lost = f"{array.left_out} of {slot.size} entries of {slot.name}"
+            notes.append(f"{lost} are beyond the format's numbers")
     if sides.why_no_runs:
         notes.append(
             f"operations cannot be rounded one by one ({sides.why_no_runs}): what is allowed is "
@@ -271,11 +272,6 @@ def _claims_result(
         text = f"honest rounding is as large as the derivative itself ({name})"
         return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)
     return replace(found, summary=f"the claims agree with it to {resolution:.0e}")
-
-
-def _left_out_note(sides: ClaimedBesideExact, array: ArrayDeviations) -> str:
-    slot = sides.space.slots[array.slot]
-    return f"{array.left_out} of {slot.size} entries of {slot.name} are beyond the format's numbers"
 
 
 def _finding(

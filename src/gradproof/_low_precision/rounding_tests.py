@@ -4,10 +4,11 @@ For an entry, and for slope and sum over an array, its rows, its columns or its 
 
     |sum w e| <= 8 rms(the same sum over honest runs) + floor,
 
-where e are errors of claims and w is the exact derivative (slope) or 1 (sum). The floor covers
-roundings that a reference has no operation for: one rounding of every term, independent of each
-other, and a small part of one that is the same for all terms. What is up to `OPEN_UP_TO` times as
-large as that is left open. `benchmarks/low_precision.py` calibrates these numbers.
+where e are errors of claims and w is the exact derivative (slope) or 1 (sum). Roundings of
+different entries are independent, a wrong formula is not: such sums show what no entry shows. The
+floor covers roundings that a reference has no operation for: one rounding of every term,
+independent of each other, and a small part of one that is the same for all terms. What is up to
+`OPEN_UP_TO` times as large is left open. `benchmarks/low_precision.py` calibrates these numbers.
 """
 
 from __future__ import annotations

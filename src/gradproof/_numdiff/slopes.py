@@ -222,7 +222,10 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
 
     moved = np.maximum(np.abs(table.ahead - table.centre), np.abs(table.behind - table.centre))
     moved = np.nan_to_num(moved).max(axis=0)
-    bar = np.where(stairs | _rough_outputs(ulp, noise, moved), np.inf, bar - width)
+    # Noise of many units in the last place, and most of what F moves by: no slope means anything.
+    usual_ulp = np.median(ulp) if ulp.size else 0.0
+    rough = (noise > ROUGH_ULPS * np.maximum(ulp, usual_ulp)) & (noise > 0.02 * moved)
+    bar = np.where(stairs | rough, np.inf, bar - width)
     bar = np.where(np.isfinite(value), bar, np.inf)
     still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
     still &= table.jitter == 0
@@ -374,15 +377,6 @@ def _best_level(
             best = np.where(better, level[k], best)
             width = np.where(better, kink[finest], width)
     return best, best_bar, width
-
-
-def _rough_outputs(ulp: Values, noise: Values, moved: Values) -> Mask:
-    """Outputs whose noise is many units in the last place, and most of what they move by.
-
-    No slope of these means anything.
-    """
-    typical = np.median(ulp) if ulp.size else 0.0
-    return np.asarray((noise > ROUGH_ULPS * np.maximum(ulp, typical)) & (noise > 0.02 * moved))
 
 
 def _ends_at_infinity(
