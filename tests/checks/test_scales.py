@@ -114,7 +114,8 @@ def saturated(x):
     return x * (1 - np.exp(-np.exp(x)))
 
 
-@pytest.mark.xfail(strict=True, reason="stairs of rounding as high as F itself refute its slope")
+# Not strict: beside 1 it depends on the last bit of exp, which NumPy 1 and 2 round differently.
+@pytest.mark.xfail(strict=False, reason="stairs of rounding as high as F itself refute its slope")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("beside", [(), (1.0,), (18.5,)], ids=["alone", "beside 1", "beside 18.5"])
 def test_the_slope_of_a_tread_refutes_no_right_slope_of_what_is_lost(beside, seed) -> None:
