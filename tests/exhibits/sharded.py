@@ -243,7 +243,7 @@ def said(name: str, which: str) -> list[Any]:
     report = gradproof.check(fn, (x,), order=2 if name == "a psum" else 1, seed=3)
     failing = [result.name for result in report.checks if result.verdict == "failed"]
     places = [str(finding.input) for finding in report.findings if finding.input]
-    return [str(report.verdict), failing, places, str(report)]
+    return [str(report.verdict), failing, places, report.details()]
 
 
 if __name__ == "__main__":
