@@ -16,13 +16,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-import numpy as np
-
 from gradproof._data.held import HeldEntries
 from gradproof._data.space import Array, Space
 from gradproof.errors import UsageError
 
-Run = tuple[Array, Array, Callable[[Array], Array]]  # of `run_at`
 WHOLE = "every entry of every input is in the domain"
 
 
@@ -171,13 +168,6 @@ class DifferentiableMap(abc.ABC):
     def value(self, x: Array) -> Array:
         """F(x), size m; no derivative involved. Raises what the user's function raises."""
 
-    def values(self, xs: Array) -> Array:
-        """F at every row x of `xs` (k, n), (k, m); nobody reads `xs` afterwards."""
-        found = []
-        for k in range(xs.shape[0]):
-            found.append(self.value(xs[k, :]))  # one frame less on the stack
-        return np.stack(found)
-
     @abc.abstractmethod
     def vjp(self, v: Array) -> Array:
         """Claimed J^T v at the point, size n."""
@@ -289,17 +279,6 @@ class DifferentiableMap(abc.ABC):
     def map_at(self, x: Array) -> DifferentiableMap:
         """The same function at another point."""
         raise Unsupported("the function cannot be taken to another point")
-
-    def run_at(self, x: Array, v: Array, layouts: tuple[str, str]) -> Run:
-        """F(x), J(x)^T v, and what gives J(x) u by forward mode, at another point.
-
-        `layouts` are those of the inputs and of v, "" for the usual one.
-        """
-        if layouts[0]:
-            raise Unsupported("arrays of this framework have no memory layout")
-        far = self.map_at(x)
-        value = far.kept_value()
-        return value, far.vjp_layout(v, layouts[1]) if layouts[1] else far.vjp(v), far.jvp
 
     def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[Array | None, Array, Array]:
         """(J^T v, F(x), J(x)^T v), with x written into the very arrays that held the point.

@@ -20,7 +20,6 @@ from gradproof._maps.contract import (
     DifferentiableMap,
     ObservedRun,
     Raised,
-    Run,
     Trait,
     Transform,
     Unsupported,
@@ -30,7 +29,7 @@ from gradproof.torch import _transforms as transforms
 from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
 from gradproof.torch._call import Call
 from gradproof.torch._captured import Captured
-from gradproof.torch._forward import Forward, Tangent
+from gradproof.torch._forward import Forward
 from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph
 from gradproof.torch._graph_contents import coarsest_unit
@@ -148,12 +147,6 @@ class TorchMap(DifferentiableMap):
             self.graph.value()  # while it is what was returned
         return found
 
-    def values(self, xs: Array) -> Array:
-        found = np.empty((len(xs), self.codomain.size))
-        for row, tensors in zip(found, self.inputs.at_rows(xs), strict=True):
-            self.call.evaluate(tensors, self.outputs, row)
-        return found
-
     def kept_value(self) -> Array:
         return self.graph.value()
 
@@ -255,36 +248,6 @@ class TorchMap(DifferentiableMap):
 
     def map_at(self, x: Array) -> TorchMap:
         return self._of_tensors(self.inputs.tensors_at(private_vector(x)))
-
-    def run_at(self, x: Array, v: Array, layouts: tuple[str, str]) -> Run:
-        if self.call.mode or self._refused or isinstance(self.call.fn, Tangent):
-            return super().run_at(x, v, layouts)
-        self.call.require_arguments()
-        inputs, layout = layouts
-
-        def placed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-            return torch_layouts.inputs_in_layout(self.call, inputs, tensors) if inputs else tensors
-
-        def primals() -> list[torch.Tensor]:
-            return placed(self.inputs.tensors_at(private_vector(x)))
-
-        tensors = [tensor.requires_grad_() for tensor in primals()]
-        result = self.call(tensors)
-        if not self.outputs.are_those_of(result):
-            raise Unsupported("its outputs are others there")
-        run = Graph(self.call, self.outputs, tensors, result)
-        value = run.value()
-        laid = self._cotangents_in_layout(v, layout) if layout else self.outputs.cotangents(v)
-        pulled = run.gradient(laid, v)
-
-        def push(u: Array) -> Array:
-            self.counts.add("jvp")
-            self._forward.require()
-            tangents = placed(self.inputs.directions(private_vector(u)))
-            needs_grad = self._forward.needs_grad
-            return Forward(self.call, self.outputs, needs_grad, primals).push_tangents(tangents)
-
-        return value, pulled, push
 
     def _of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
         """The same function at these inputs."""

@@ -128,19 +128,17 @@ class Call:
                 self.raised[:] = [own if isinstance(own, Exception) else error]
             raise
 
-    def evaluate(
-        self, tensors: Sequence[torch.Tensor], outputs: Outputs, into: Array | None = None
-    ) -> Array:
-        """F at these inputs, in `into` where given, read before they have their values again."""
+    def evaluate(self, tensors: Sequence[torch.Tensor], outputs: Outputs) -> Array:
+        """F at these inputs, read before they have their values again."""
         if not self.in_place:
             for tensor in tensors:
                 tensor.requires_grad_()
-            return outputs.flatten(self.run(tensors), into)
+            return outputs.flatten(self.run(tensors))
         originals = self.fresh()
         with restored(self._restore):
             for original, tensor in zip(originals, tensors, strict=True):
                 original.data.copy_(tensor)
-            return outputs.flatten(self.run(originals), into)
+            return outputs.flatten(self.run(originals))
 
     def grad(
         self,

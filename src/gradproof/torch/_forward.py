@@ -79,20 +79,15 @@ class Forward:
     Attributes:
         needs_grad: the function differentiates inside, so that its inputs must require grad in
             forward mode too.
-        primals: () -> the inputs of a run, which may write there.
     """
 
-    def __init__(
-        self,
-        call: Call,
-        outputs: Outputs,
-        needs_grad: bool = False,
-        primals: Callable[[], list[torch.Tensor]] | None = None,
-    ) -> None:
+    def __init__(self, call: Call, outputs: Outputs, needs_grad: bool = False) -> None:
         self._call, self._inputs, self._outputs = call, call.inputs, outputs
         self.needs_grad, self._is_able = needs_grad, False
-        point = self._inputs.point
-        self.primals = primals or (lambda: self._inputs.tensors_at(private_vector(point)))
+
+    def _primals(self) -> list[torch.Tensor]:
+        """The inputs of a run, which may write there."""
+        return self._inputs.tensors_at(private_vector(self._inputs.point))
 
     def require(self) -> None:
         """Unsupported where no tangent can be attached to an input."""
@@ -131,17 +126,13 @@ class Forward:
             None if slot in missing else tensor
             for slot, tensor in enumerate(self._inputs.directions(private_vector(u)))
         ]
-        return self.push_tangents(tangents)
-
-    def push_tangents(self, tangents: Sequence[torch.Tensor | None]) -> Array:
-        """J u of tensors, None where there is no tangent."""
         with _level():
             found = self._push(tangents)
             return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
 
     def _nested_jvp(self, function: Tangent, u: Array) -> Array:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""
-        primals = tuple(self.primals())
+        primals = tuple(self._primals())
         tangents = tuple(self._inputs.directions(private_vector(u)))
         found = functional_result(lambda: torch.func.jvp(function.nested_jvp, primals, tangents)[1])
         kept = self._outputs.kept
@@ -196,7 +187,7 @@ class Forward:
 
     def _dual_result(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         duals = []
-        for primal, tangent in zip(self.primals(), tangents, strict=True):
+        for primal, tangent in zip(self._primals(), tangents, strict=True):
             if self.needs_grad:
                 primal.requires_grad_()
             duals.append(primal if tangent is None else _dual(primal, tangent))

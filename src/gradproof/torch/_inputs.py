@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,11 +50,6 @@ class Inputs:
     def tensors_at(self, x: Array) -> list[torch.Tensor]:
         """The same of a point, where what is infinite stays so."""
         return self.directions(x if self.held is None else self.held.put_back(x))
-
-    def at_rows(self, xs: Array) -> Iterator[tuple[torch.Tensor, ...]]:
-        """`tensors_at` of every row, made when they are asked for."""
-        whole = xs if self.held is None else self.held.put_back(xs)
-        return zip(*[leaf.tensors(whole[:, part]) for leaf, part in self.pairs], strict=True)
 
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""

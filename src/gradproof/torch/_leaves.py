@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -43,10 +42,6 @@ class Leaf(abc.ABC):
     @abc.abstractmethod
     def tensor(self, piece: Array) -> torch.Tensor:
         """A tensor at other coordinates, which it may share; no gradient required."""
-
-    def tensors(self, rows: Array) -> Iterator[torch.Tensor]:
-        """`tensor` of every row."""
-        return map(self.tensor, rows)
 
     def point(self) -> Array:
         """Flat coordinates of the user's value, whose memory they may share."""
@@ -98,11 +93,6 @@ class DenseLeaf(Leaf):
             return torch.from_numpy(piece.reshape(self._shape))
         values = to_tensor(piece, self._shape, self._dtype, self._device)
         return values if self._usual else placed_like(values, self._like)
-
-    def tensors(self, rows: Array) -> Iterator[torch.Tensor]:
-        if self._in_place and self._shape:
-            return map(torch.from_numpy, rows.reshape(len(rows), *self._shape))
-        return super().tensors(rows)
 
     def copy(self) -> torch.Tensor:
         return self._like.clone() if self._in_place else private_copy(self.original)

@@ -159,8 +159,8 @@ class Outputs:
                 vector[output.part] = to_vector(tensor, output.dtype)
         return vector
 
-    def flatten(self, result: Any, into: Array | None = None) -> Array:
-        """A codomain vector, new or `into`, of what a call returned; it shares no memory with that.
+    def flatten(self, result: Any) -> Array:
+        """A codomain vector of what a call returned; it shares no memory with that.
 
         ChangingOutputError where outputs differ in number, shape or dtype from the first call's.
         """
@@ -172,7 +172,7 @@ class Outputs:
                 f"{len(floating)} at a perturbed input. Expected `func` to return outputs with "
                 "the same shape; make the number of outputs independent of the values"
             )
-        vector = np.empty(self.space.size) if into is None else into
+        vector = np.empty(self.space.size)
         for output in self.kept:
             tensor = floating[output.position]
             if tensor.shape != output.shape:
