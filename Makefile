@@ -56,12 +56,11 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(INSTALLED) $(DOCS)
+docs: $(INSTALLED) $(DOCS) $(JAX)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
 pictures: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python docs/pictures.py
-	OMP_NUM_THREADS=1 $(BIN)/python docs/session.py
 
 clean:
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
