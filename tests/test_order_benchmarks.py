@@ -53,7 +53,7 @@ def test_a_record_is_added_to_and_shown():
     assert rows[1].verdicts == {"slow": "missed", "ours": "caught"}
     assert rows[1].sweep == "caught"
     text = escapes.page(rows)
-    assert "gradproof 1." in text
+    assert "| Published mistakes: caught | 1 | 0 | 0 | 0 | 0 | 0 | 1 |" in text
     assert "| a | missed |" in text
 
 
