@@ -1,4 +1,4 @@
-"""Draws the picture of docs/how-it-works.md, by `make pictures`.
+"""Draws the picture of docs/report.md, by `make pictures`.
 
 Every number in it is measured by gradproof's own modules when the script runs. The background
 is transparent and the colours are of medium brightness, so that one file is readable on a light

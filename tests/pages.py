@@ -22,6 +22,8 @@ from columns import OPTIONAL
 FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMENTS = re.compile(r"((?:<!-- .*? -->\s*)*)\Z", re.DOTALL)
 SECONDS = re.compile(r"\b\d+\.\d+ s\b")
+# What may stand between a program and what it prints: comments, and the head of a folded block.
+BETWEEN = re.compile(r"\s*(<details>\s*<summary>[^\n]*</summary>\s*)?(<!-- .* -->)?\s*")
 NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?%?")
 
 
@@ -64,7 +66,7 @@ def blocks_of(text: str) -> Iterator[Block]:
         if language == "console":
             code, _, shown = code.partition("\n")
             said += f"<!-- not run: by this test, but by {elsewhere[1]} -->" if elsewhere else ""
-        elif below and below[1] == "text" and re.fullmatch(r"\s*(<!-- .* -->)?\s*", between):
+        elif below and below[1] == "text" and BETWEEN.fullmatch(between):
             shown = below[2]
         loose = "numbers of one size" in between
         yield Block(language, code, text.count("\n", 0, fence.start(2)), said, shown, loose)

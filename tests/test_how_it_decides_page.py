@@ -50,7 +50,7 @@ def test_the_table_of_very_many_entries_is_that_of_the_code() -> None:
         f"plus {slopes._SIGMAS} standard deviations of the noise",
         f"more than {slopes.ROUGH_ULPS:g} units in the last place",
         f"2^{math.log2(claims._MODES_AGREE):g} roundings",
-        f"s of a claim is 2^{math.log2(tolerances._ROUNDINGS):g} units in the last place",
+        f"error s of a claim is 2^{math.log2(tolerances._ROUNDINGS):g} units in the last place",
         f"at up to {nonsmooth._POINTS} random points 2^{math.log2(steps.NEARBY):g} of a scale away",
         f"if it differs by {nonsmooth._OTHER_SLOPE:.0e}",
         f"two points 2^{math.log2(steps.NEIGHBOUR):g} of a scale away",

@@ -59,7 +59,7 @@ Run a script of PyTorch, and check every custom derivative that it meets at the 
 EXPLAIN = "Print reports again that were kept with --json or --gradproof-report."
 STATUS = """\
 exit status: 0 passed, 1 failed, 2 usage or the function raised, 3 inconclusive or nothing checked,
-130 interrupted; docs/command-line.md tells more
+130 interrupted; docs/start.md explains more
 """
 
 

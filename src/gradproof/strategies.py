@@ -1,5 +1,7 @@
 """Hypothesis strategies: inputs at which derivatives are often wrong, for property tests.
 
+For example::
+
     from hypothesis import given
     from gradproof import assert_derivatives, strategies
 

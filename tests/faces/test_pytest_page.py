@@ -28,7 +28,7 @@ def test_the_example_runs_and_fails_as_shown(pytester, monkeypatch):
 
 
 def test_every_way_of_the_ini_option_is_listed_and_its_example_is_one():
-    table = PAGE.split('## What "inconclusive" does')[1].split("\n## ")[0]
+    table = PAGE.split("## Inconclusive checks")[1].split("\n## ")[0]
     assert tuple(re.findall(r"^\| `(\w+)`", table, re.MULTILINE)) == pytest_plugin.WAYS
     [example] = re.findall(r'^gradproof_inconclusive = "(\w+)"$', PAGE, re.MULTILINE)
     assert example in pytest_plugin.WAYS

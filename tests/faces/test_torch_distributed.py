@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ import torch
 from torch.distributed.tensor import Replicate
 
 import rank_pool
-from exhibits.ranks import APART, BY_NAME, MISTAKES, TRAINED, OnRanks, summed
+from exhibits.ranks import APART, BY_NAME, OnRanks, summed
 from gradproof.errors import UsageError
 from gradproof.torch import distributed
 
@@ -207,11 +205,3 @@ def test_a_rank_that_does_not_come_back_is_named_on_every_rank():
     assert [kind for kind, *_ in found] == ["TimeoutError"] * 2
     assert found[0][1] == found[1][1]
     assert found[0][1].startswith("rank 1 did not come back from a call of the function")
-
-
-def test_the_page_names_every_mistake_of_the_museum():
-    page = Path(__file__).parents[2] / "docs" / "distributed.md"
-    rows = re.findall(r"^\| .* \| (.*) \| .* \|$", page.read_text("utf-8"), re.MULTILINE)
-    named = {name for row in rows for name in row.split("; ")}
-    assert {exhibit.name for exhibit in (*MISTAKES, *TRAINED)} <= named
-    assert all(exhibit.wrong and exhibit.right for exhibit in (*MISTAKES, *TRAINED))

@@ -20,7 +20,7 @@ from gradproof.torch._modes import DispatchMode, FunctionMode
 from gradproof.torch._outputs import Output
 from gradproof.torch._tensors import PLAIN
 
-# What each means is said in `in_layout`; what a backward meets them for, in docs/layouts.md.
+# What each means is said in `in_layout`; what a backward meets them for, in docs/checks.md.
 LAYOUTS = (
     "transposed",
     "permuted",

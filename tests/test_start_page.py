@@ -1,4 +1,4 @@
-"""docs/command-line.md: every command of the page does what the page shows."""
+"""docs/start.md: every command of the page does what the page shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from gradproof import cli
 
-PAGE = (Path(__file__).parents[1] / "docs" / "command-line.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "start.md").read_text(encoding="utf-8")
 SESSIONS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 
 pytestmark = pytest.mark.needs("torch", "scipy")
