@@ -93,7 +93,7 @@ $1/bin/pip install --quiet --disable-pip-version-check --no-build-isolation -c $
 touch $1/.installed
 endef
 
-# The kernels in examples/triton need it, a gigabyte of compilers: the slow tests only.
+# The kernels in examples/triton_kernels need it, a gigabyte of compilers: the slow tests only.
 $(TRITON): $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt triton
 	touch $@

@@ -281,7 +281,7 @@ def examples() -> Iterator[Example]:
         ("cross_entropy", {"reduction": "none"}, {}),
         ("cross_entropy", {"reduction": "mean"}, {}),
     ):
-        module = _module(name, FOLDER / "triton")
+        module = _module(name, FOLDER / "triton_kernels")
         told = ", ".join(f"{key}={value}" for key, value in keywords.items())
         yield Example(
             f"triton/{name}({told})",

@@ -18,7 +18,7 @@ import torch
 
 from gradproof import Report, Settings, Verdict, check
 
-FOLDER = Path(__file__).parents[1] / "examples" / "triton"
+FOLDER = Path(__file__).parents[1] / "examples" / "triton_kernels"
 
 pytestmark = [
     pytest.mark.slow,
