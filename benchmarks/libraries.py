@@ -173,12 +173,12 @@ def table(_: re.Match[str] | None = None) -> str:
     content = json.loads(RECORD.read_text())
     told = content["summary"]
     text = (
-        "{derivatives} hand-written derivatives of {libraries} libraries: {wrong} are wrong, and "
-        "{found} of them are refused; of the right ones {false alarms} are. Of the {of them wrong} "
-        "wrong ones that can be handed to PyTorch's gradcheck its slow mode passes {slow passes of "
-        "wrong}, its fast mode {fast passes of wrong}. `gradproof.check` took {time / slow} times "
-        "the time of the slow mode, for these are small, and {time / fast} times that of the fast "
-        "mode."
+        "Of {derivatives} hand-written derivatives of {libraries} libraries {wrong} are wrong. "
+        "`gradproof.check` refuses {found} of these and {false alarms} right ones. PyTorch's "
+        "gradcheck applies to {of them wrong} wrong ones; its slow mode passes {slow passes of "
+        "wrong} and its fast mode {fast passes of wrong} of them. `gradproof.check` takes "
+        "{time / slow} times as long as the slow mode, since the functions are small, and "
+        "{time / fast} times as long as the fast mode."
     ).format_map(told)
     lines = [text, "", common.markdown_table(HEADS, content["table"])]
     return "\n".join(lines)
