@@ -17,7 +17,7 @@ from gradproof._data.formats import DOUBLE
 from gradproof._data.space import Mask, Values
 from gradproof._numdiff.probes import Kind, random_cotangent, random_entries
 from gradproof._numdiff.slopes import BLOCK, ROUGH_ULPS, Slopes, measured_slopes
-from gradproof._numdiff.steps import StepTable
+from gradproof._numdiff.steps import LARGE, StepTable
 from gradproof._numdiff.values import DifferenceTable
 
 _FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
@@ -50,8 +50,17 @@ class Screen:
         return bool(self.slopes.still.all() and not claimed.any())
 
 
-def screen_along(comparison: Comparison, u: Values, table: DifferenceTable | None = None) -> Screen:
-    """Compare along u, with the finer step table where the usual one leaves something open."""
+def screen_along(
+    comparison: Comparison,
+    u: Values,
+    table: DifferenceTable | None = None,
+    *,
+    finer: bool = True,
+) -> Screen:
+    """Compare along u, by the finer step table too where the usual one leaves something open.
+
+    Of many outputs the finer table is made for the open ones alone.
+    """
     function = comparison.function
     table = function.table(u, comparison.usual) if table is None else table
     slopes = measured_slopes(table)
@@ -59,8 +68,13 @@ def screen_along(comparison: Comparison, u: Values, table: DifferenceTable | Non
     if claimed is None:
         return _screen_of_functionals(comparison, u, table, slopes)
     decisions = decisions_of_rows(comparison, slopes, claimed)
-    if decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
-        slopes = slopes.merge(measured_slopes(function.table(u, comparison.fine)))
+    if finer and decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
+        if claimed.size > BLOCK:
+            rows = decisions.open
+            again = measured_slopes(function.table(u, comparison.fine, outputs=rows))
+            slopes = slopes.with_part(rows, slopes.part(rows).merge(again))
+        else:
+            slopes = slopes.merge(measured_slopes(function.table(u, comparison.fine)))
         decisions = decisions_of_rows(comparison, slopes, claimed)
     return Screen(u, slopes, claimed, decisions)
 
@@ -187,7 +201,8 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             drowned &= comparison.resolution.of_entry * terms <= noise
         if not drowned.any() or np.array_equal(drowned, remaining):
             return None, int(drowned.sum()) if terms[drowned].any() else 0
-        again = screen_along(comparison, np.where(drowned, comparison.u, 0.0))
+        few = max(comparison.inputs, comparison.outputs) <= LARGE
+        again = screen_along(comparison, np.where(drowned, comparison.u, 0.0), finer=few)
         wrong = again.decisions.wrong
         if again.claimed is not None:  # of thousands of rows one may be just beyond its bar
             tolerance = comparison.settings.rtol * again.slopes.size

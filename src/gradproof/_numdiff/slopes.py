@@ -123,12 +123,23 @@ class Slopes:
         """The slopes of some outputs."""
         return Slopes(*(getattr(self, field.name)[..., outputs] for field in fields(self)))
 
+    def with_part(self, outputs: slice | Mask, part: Slopes) -> Slopes:
+        """The same with other slopes of some outputs; their differences are not kept."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in _PER_OUTPUT:
+            found[name] = found[name].copy()
+            found[name][outputs] = getattr(part, name)
+        return Slopes(**found)
+
     def without_kinks(self) -> Slopes:
         """The middle of each interval, with half its width in the bar."""
         if not (width := self.width).any():
             return self
         middle = self.middle
         return replace(self, low=middle, high=middle, bar=self.bar + width / 2)
+
+
+_PER_OUTPUT = tuple(field.name for field in fields(Slopes) if field.name != "differences")
 
 
 def measured_slopes(table: DifferenceTable) -> Slopes:
@@ -141,12 +152,11 @@ def measured_slopes(table: DifferenceTable) -> Slopes:
         size = table.centre.size
         if size <= BLOCK or table.group < size:
             return _slopes_of_block(table)
-        names = [field.name for field in fields(Slopes) if field.name != "differences"]
-        found = {name: np.empty(size, bool if name == "still" else float) for name in names}
+        found = {name: np.empty(size, bool if name == "still" else float) for name in _PER_OUTPUT}
         for start in range(0, size, BLOCK):
             here = slice(start, min(start + BLOCK, size))
             part = _slopes_of_block(table.part(here))
-            for name in names:
+            for name in _PER_OUTPUT:
                 found[name][here] = getattr(part, name)
         # What single steps say serves single columns, which are not as long.
         return Slopes(**found, differences=np.empty((0, size)))

@@ -51,8 +51,9 @@ _TABLES = (
 )
 
 
-# Of very many inputs or outputs: three quarters of the evaluations, enough where F is smooth.
-LEAN = StepTable(2.0**-10, 2.0**-4, 3)
+# Of very many inputs or outputs: fewer evaluations, enough where F is smooth; and where it is not,
+# for the few that have a kink in reach of most steps.
+_LEAN = StepTable(2.0**-10, 2.0**-4, 3), StepTable(2.0**-4, 2.0**-6, 6)
 LARGE = 1 << 16  # inputs or outputs from which on memory counts
 
 
@@ -68,7 +69,7 @@ def step_tables(
     """
     usual, fine = next((usual, fine) for below, usual, fine in _TABLES if unit < below)
     if size > LARGE and unit < DOUBLE:
-        usual = LEAN
+        usual, fine = _LEAN
     return usual.with_limit(limit), fine.with_limit(limit)
 
 

@@ -139,19 +139,27 @@ class FunctionValues:
         self.raised = self.raised or f"the function raised {exception_line(error)}"
         return np.full(self.map.codomain.size, math.nan)
 
-    def table(self, u: Values, steps: StepTable, x: Values | None = None) -> DifferenceTable:
-        """The difference table along u, (n,), at the point or at x; 2 evaluations per step."""
-        centre = self.centre if x is None else self.value_at(x)
+    def table(
+        self,
+        u: Values,
+        steps: StepTable,
+        x: Values | None = None,
+        outputs: slice | Mask = slice(None),
+    ) -> DifferenceTable:
+        """The difference table of some outputs along u, (n,), at the point or at x.
+
+        It costs 2 evaluations per step. Values of other outputs are not kept.
+        """
+        centre = (self.centre if x is None else self.value_at(x))[outputs]
         point = self.map.point if x is None else x
         ahead = np.empty((steps.count, centre.size))
         behind = np.empty_like(ahead)
         for k, h in enumerate(steps.steps):
             move, is_finest = h * u, x is None and k == steps.count - 1
-            ahead[k] = self.value_at(point + move, must_keep_shape=is_finest)
-            behind[k] = self.value_at(point - move, must_keep_shape=is_finest)
-        return DifferenceTable(
-            steps.steps, centre, ahead, behind, self.unit, self.jitter, centre.size
-        )
+            ahead[k] = self.value_at(point + move, must_keep_shape=is_finest)[outputs]
+            behind[k] = self.value_at(point - move, must_keep_shape=is_finest)[outputs]
+        unit, jitter = self.unit[outputs], self.jitter[outputs]
+        return DifferenceTable(steps.steps, centre, ahead, behind, unit, jitter, centre.size)
 
     def column_tables(
         self, u: Values, columns: Sequence[int], steps: StepTable, x: Values | None = None
