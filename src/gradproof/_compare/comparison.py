@@ -16,7 +16,7 @@ from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._numdiff.probes import random_cotangent, random_tangent
-from gradproof._numdiff.steps import StepTable, coordinate_scales, step_tables
+from gradproof._numdiff.steps import StepTables, coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
 
 MOST_FINDINGS = 64
@@ -36,7 +36,7 @@ class Comparison:
         u: the first tangent, (n,).
         unit: unit round-off in which F is computed.
         resolution: how small error bars must be.
-        usual, fine: step tables.
+        steps: step tables.
     """
 
     map: DifferentiableMap
@@ -48,8 +48,7 @@ class Comparison:
     u: Values
     unit: float
     resolution: Resolution
-    usual: StepTable
-    fine: StepTable
+    steps: StepTables
 
     @property
     def inputs(self) -> int:
@@ -109,8 +108,6 @@ def comparison_of(
     unit = max([*units, map_.resolution, function.coarsest_unit])
     v = random_cotangent(map_.codomain, settings.seed, 0)
     scales = coordinate_scales(map_.domain, map_.point)
-    size = max(map_.domain.size, map_.codomain.size)
-    usual, fine = step_tables(unit, settings.largest_step, size)
     return Comparison(
         map=map_,
         settings=settings,
@@ -121,8 +118,7 @@ def comparison_of(
         u=random_tangent(map_.domain, scales, settings.seed, 0),
         unit=unit,
         resolution=Resolution.from_unit(unit, settings.resolution),
-        usual=usual,
-        fine=fine,
+        steps=step_tables(unit, settings.largest_step),
     )
 
 

@@ -125,7 +125,7 @@ def slopes_of_ties(comparison: Comparison, slopes: Slopes, claimed: Values, colu
     if not explained.all() and smooth.any():
         scale = comparison.scales[column] * np.sign(values[column] or 1.0)
         w = np.where(tied, scale * np.where(values < 0, -1.0, 1.0), 0.0)
-        joint = measured_slopes(comparison.function.table(w, comparison.usual))
+        joint = measured_slopes(comparison.function.table(w, comparison.steps.usual))
         lowest = np.minimum(np.minimum(joint.low, 0.0), low) - joint.bar
         highest = np.maximum(np.maximum(joint.high, 0.0), high) + joint.bar
         explained |= smooth & (claimed >= lowest) & (claimed <= highest)
@@ -145,7 +145,7 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
     What is `allowed` of each entry alone, (m, n), is allowed of their sum.
     """
     for w in _joint_directions(comparison):
-        slopes = measured_slopes(comparison.function.table(w, comparison.usual))
+        slopes = measured_slopes(comparison.function.table(w, comparison.steps.usual))
         along, size = claimed @ w, np.abs(claimed) @ np.abs(w)
         slack = comparison.rounding(slopes.size, size) + allowed @ np.abs(w)
         off = slopes.gap(along) > slopes.bar + slack
