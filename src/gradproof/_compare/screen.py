@@ -222,10 +222,14 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
 
 def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
     """Compare v.F with (J^T v).u for a few cotangents, in which every output weighs the same."""
-    table = comparison.function.table(u, comparison.steps.usual)
+    function, steps = comparison.function, comparison.steps
+    table = function.table(u, steps.usual if steps.quick is None else steps.quick)
     slopes = measured_slopes(table)
+    if steps.quick is not None and not np.isfinite(slopes.bar).all():
+        table = function.table(u, steps.usual)
+        slopes = measured_slopes(table)
     claim, usable = comparison.claim, _usable_outputs(table)
-    finite = np.isfinite(comparison.function.centre)
+    finite = np.isfinite(function.centre)
     if (finite & ~usable).any():  # beside a border of the domain: these would not be seen
         unknown = finite & ~usable
         decisions = Decisions(np.zeros_like(unknown), unknown, 0.0, np.zeros(unknown.size))
@@ -237,7 +241,7 @@ def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
     typical = np.sqrt(weights**2 @ np.nan_to_num(slopes.size) ** 2)
     typical = typical + np.sqrt(np.nan_to_num(gradients) ** 2 @ u**2)
     if not (measured.bar + measured.width <= comparison.resolution.of_row * typical).all():
-        finer = comparison.function.table(u, comparison.steps.fine)
+        finer = function.table(u, steps.fine)
         slopes = slopes.merge(measured_slopes(finer))
         measured = measured.merge(measured_slopes(finer.project(weights)))
     decisions = decide(

@@ -11,7 +11,7 @@ sides of the point are its ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -156,13 +156,13 @@ def slopes_along(function: FunctionValues, u: Values, steps: StepTables) -> Slop
     """
     if steps.quick is None or not function.repeats:
         return measured_slopes(function.table(u, steps.usual))
-    slopes, smooth = quick_slopes(function.table(u, steps.quick))
-    if smooth.all():
+    slopes = measured_slopes(function.table(u, steps.quick))
+    rough = ~np.isfinite(slopes.bar)
+    if not rough.any():
         return slopes
-    if smooth.size <= BLOCK:
+    if rough.size <= BLOCK:
         return measured_slopes(function.table(u, steps.usual))
-    rest = measured_slopes(function.table(u, steps.usual, outputs=~smooth))
-    return slopes.with_part(~smooth, rest)
+    return slopes.with_part(rough, measured_slopes(function.table(u, steps.usual, outputs=rough)))
 
 
 def column_slopes(
@@ -170,121 +170,81 @@ def column_slopes(
 ) -> Slopes:
     """The slopes along single coordinates of u side by side, (len(columns) * m,) outputs.
 
-    A column in which all outputs are plainly smooth costs 4 evaluations, another one 12.
+    A column in which all outputs are plainly smooth costs 4 evaluations, another one more.
     """
     if steps.quick is None or not function.repeats:
         return measured_slopes(function.column_tables(u, columns, steps.usual))
-    slopes, smooth = quick_slopes(function.column_tables(u, columns, steps.quick))
-    rough = ~smooth.reshape(len(columns), -1).all(axis=1)
+    slopes = measured_slopes(function.column_tables(u, columns, steps.quick))
+    rough = ~np.isfinite(slopes.bar).reshape(len(columns), -1).all(axis=1)
     if not rough.any():
         return slopes
     chosen = np.asarray(columns)[rough].tolist()
     rest = measured_slopes(function.column_tables(u, chosen, steps.usual))
-    return slopes.with_part(np.repeat(rough, smooth.size // len(columns)), rest)
+    return slopes.with_part(np.repeat(rough, slopes.bar.size // len(columns)), rest)
 
 
 def measured_slopes(table: DifferenceTable) -> Slopes:
-    """The slope of every output at step 0, from a whole table of three steps or more."""
-    return _slopes_by_block(table, lambda block: (_slopes_of_block(block), None))[0]
+    """The slope of every output at step 0, worked out block by block.
 
-
-def quick_slopes(table: DifferenceTable) -> tuple[Slopes, Mask]:
-    """Slopes from two steps, and the outputs, (m,), for which they are good enough.
-
-    An output that stands still is not among them: it may move at a longer step.
+    Of a table of two steps nothing is known of outputs that are not plainly smooth.
     """
-
-    def slopes_of_block(block: DifferenceTable) -> tuple[Slopes, Mask]:
-        slopes, smooth = _smooth_slopes(block)
-        return slopes, smooth & ~slopes.still
-
-    slopes, smooth = _slopes_by_block(table, slopes_of_block)
-    assert smooth is not None
-    return slopes, smooth
-
-
-def _slopes_by_block(
-    table: DifferenceTable, slopes_of: Callable[[DifferenceTable], tuple[Slopes, Mask | None]]
-) -> tuple[Slopes, Mask | None]:
-    """Slopes, and a mask of outputs, of a table that is worked on block by block.
-
-    The tables of single columns are not as long, and are worked on together.
-    """
+    slopes_of = _slopes_of_two_steps if len(table.steps) == 2 else _slopes_of_table
     with np.errstate(all="ignore"):
         size = table.centre.size
         if size <= BLOCK or table.group < size:
             return slopes_of(table)
         found = {name: np.empty(size, bool if name == "still" else float) for name in _PER_OUTPUT}
-        chosen = None
         for start in range(0, size, BLOCK):
             here = slice(start, min(start + BLOCK, size))
-            part, mask = slopes_of(table.part(here))
+            part = slopes_of(table.part(here))
             for name in _PER_OUTPUT:
                 found[name][here] = getattr(part, name)
-            if mask is not None:
-                chosen = np.empty(size, bool) if chosen is None else chosen
-                chosen[here] = mask
-        # What single steps say serves single columns.
-        return Slopes(**found, differences=np.empty((0, size))), chosen
+        # What single steps say serves single columns, which are not as long.
+        return Slopes(**found, differences=np.empty((0, size)))
 
 
-def _slopes_of_block(table: DifferenceTable) -> Slopes:
-    """The slopes of one block of outputs: quickly where F is plainly smooth."""
-    h = table.steps
-    if len(h) not in (3, 4) or h[1] > h[0] / 16 or not table.centre.size or table.jitter.any():
-        return _slopes_with_sides(table, _central_slopes(table))
-    quick, smooth = _smooth_slopes(table)
-    if smooth.all():
-        return quick
-    if not smooth.any() or table.group < table.centre.size:
-        return _slopes_with_sides(table, _central_slopes(table))
-    rest = table.part(~smooth)
-    others = _slopes_with_sides(rest, _central_slopes(rest))
-    for field in fields(Slopes):
-        getattr(quick, field.name)[..., ~smooth] = getattr(others, field.name)
-    return quick
+def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
+    """The slopes of outputs that are plainly smooth; an infinite bar of the others.
 
-
-def _smooth_slopes(table: DifferenceTable) -> tuple[Slopes, Mask]:
-    """The slopes by the first steps of a table, and the outputs for which they are good enough.
-
-    These are the outputs that are plainly smooth: two neighbouring steps agree, a finer one, where
-    there is one, does not contradict, and the even part falls as h^2. A whole table would say the
-    same of them.
+    Of the former two steps agree after extrapolation, and the even part of F falls as h^2. An
+    output that stands still is not among them: it may move at a longer step.
     """
-    h, unit = table.steps, 2 * table.unit
-    third = min(2, len(h) - 1)
-    coarse, fine = (h[1] / h[0]) ** 2, (h[-1] / h[-2]) ** 2
-    slope = (table.ahead - table.behind) / (2 * h[:, None])
+    coarse, fine = table.steps
+    ratio = (fine / coarse) ** 2
+    slope = (table.ahead - table.behind) / (2 * table.steps[:, None])
     even = (table.ahead + table.behind) / 2 - table.centre
-    ulp = unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
-    # Without curvature noise is left. What is usual of all outputs is the least of each, in its own
-    # ulps or by itself. Two steps are one sample of it, which may be small by chance: the larger of
-    # the two counts there, and an output to which that does injustice gets the whole table.
-    noise = np.maximum(np.abs(even[-1] - fine * even[-2]), 0.5 * ulp)
+    # Without curvature noise is left. The two steps are one sample of it, which may be small by
+    # chance: no output is quieter than is usual among all, in its own ulps or by itself. One to
+    # which that does injustice needs the whole table.
+    ulp = 2 * table.unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
+    noise = np.maximum(np.abs(even[1] - ratio * even[0]), 0.5 * ulp)
     in_ulps = _usual_noise((noise / np.where(ulp > 0, ulp, np.inf))[None])[0] * ulp
-    pooled = np.fmin if len(h) > 2 else np.fmax
-    noise = np.fmax(noise, pooled(in_ulps, _usual_noise(noise[None])[0]))
-    even = np.abs(even)
-    value, bars = slope[1] + (slope[1] - slope[0]) * (coarse / (1 - coarse)), _SIGMAS * noise
-    bar = np.abs(value - slope[third]) + 2 * np.abs(value - slope[1]) * (h[third] / h[1]) ** 2
-    bar += bars * (1 / h[third] + 1.1 / h[1])
-    smooth = even[1] <= 4 * coarse * even[0] + 4 * noise
-    smooth &= even[third] <= even[1] + 4 * noise
-    smooth &= np.abs(slope[-1] - value) <= bar + 2 * bars / h[-1]
+    noise = np.fmax(noise, np.fmax(in_ulps, _usual_noise(noise[None])[0]))
+    value = slope[1] + (slope[1] - slope[0]) * (ratio / (1 - ratio))
+    bar = 3 * np.abs(value - slope[1]) + 2.1 * _SIGMAS * noise / fine
     size = np.abs(value)
-    smooth &= bar <= 1e-6 * size + 1e-7 * math.sqrt(np.mean(np.nan_to_num(size) ** 2))
-    steep = np.maximum(
+    smooth = bar <= 1e-6 * size + 1e-7 * math.sqrt(np.mean(np.nan_to_num(size) ** 2))
+    smooth &= np.abs(even[1]) <= 4 * ratio * np.abs(even[0]) + 4 * noise
+    smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
+    smooth &= table.ahead[1] != table.centre
+    steepness = np.maximum(
         np.abs(table.ahead[0] - table.centre), np.abs(table.behind[0] - table.centre)
     )
-    smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
-    smooth &= table.ahead[third] != table.centre
-    still = steep == 0
-    if still.any():
-        still &= (slope == 0).all(axis=0) & (even == 0).all(axis=0)
-        smooth |= still
-        bar = np.where(still, _bars_at_rest(table, ulp), bar)
-    return Slopes(value, value.copy(), bar, noise, steep / h[0], still, slope), smooth
+    still = np.zeros(size.shape, bool)
+    bar = np.where(smooth, bar, np.inf)
+    return Slopes(value, value.copy(), bar, noise, steepness / coarse, still, slope)
+
+
+def _slopes_of_table(table: DifferenceTable) -> Slopes:
+    """The slopes of every output, with those on both sides at a kink."""
+    moves = (table.ahead != table.centre).any(axis=0) | (table.behind != table.centre).any(axis=0)
+    if table.group < moves.size or moves.mean() > 0.5 or table.jitter.any():
+        return _slopes_with_sides(table, _central_slopes(table))
+    rest = table.part(moves)
+    zero, ulp = np.zeros(moves.size), 2 * table.unit * np.abs(table.centre)
+    differences = np.zeros((len(table.steps), moves.size))
+    found = Slopes(zero, zero, _bars_at_rest(table, ulp), ulp / 2, zero, ~moves, differences)
+    return found.with_part(moves, _slopes_with_sides(rest, _central_slopes(rest)))
 
 
 def _central_slopes(table: DifferenceTable) -> Slopes:
