@@ -241,10 +241,14 @@ def _slopes_of_table(table: DifferenceTable) -> Slopes:
     if table.group < moves.size or moves.mean() > 0.5 or table.jitter.any():
         return _slopes_with_sides(table, _central_slopes(table))
     rest = table.part(moves)
-    zero, ulp = np.zeros(moves.size), 2 * table.unit * np.abs(table.centre)
-    differences = np.zeros((len(table.steps), moves.size))
-    found = Slopes(zero, zero, _bars_at_rest(table, ulp), ulp / 2, zero, ~moves, differences)
-    return found.with_part(moves, _slopes_with_sides(rest, _central_slopes(rest)))
+    others = _slopes_with_sides(rest, _central_slopes(rest))
+    low, high, steepness = np.zeros((3, moves.size))
+    ulp, differences = 2 * table.unit * np.abs(table.centre), np.zeros(table.ahead.shape)
+    bar = _bars_at_rest(table, ulp)
+    found = Slopes(low, high, bar, ulp / 2, steepness, ~moves, differences)
+    for field in fields(Slopes):
+        getattr(found, field.name)[..., moves] = getattr(others, field.name)
+    return found
 
 
 def _central_slopes(table: DifferenceTable) -> Slopes:
