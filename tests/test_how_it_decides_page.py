@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradproof import Settings
-from gradproof._compare import claims, nonsmooth, tolerances
+from gradproof._compare import claims, comparison, nonsmooth, tolerances
 from gradproof._low_precision import rounding_runs, rounding_tests
 from gradproof._numdiff import slopes, steps
 
@@ -52,7 +52,7 @@ def test_the_table_of_very_many_entries_is_that_of_the_code() -> None:
         f"2^{math.log2(claims._MODES_AGREE):g} roundings",
         f"s of a claim is 2^{math.log2(tolerances._ROUNDINGS):g} units in the last place",
         f"at up to {nonsmooth._POINTS} random points 2^{math.log2(steps.NEARBY):g} of a scale away",
-        f"if it differs by {nonsmooth._OTHER_SLOPE:.0e}",
+        f"if it differs by {comparison.OTHER_SLOPE:.0e}",
         f"two points 2^{math.log2(steps.NEIGHBOUR):g} of a scale away",
         f"Up to {Settings().full_jacobian} inputs",
         f"Above {Settings().full_jacobian} inputs",

@@ -201,12 +201,8 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             drowned &= comparison.resolution.of_entry * terms <= noise
         if not drowned.any() or np.array_equal(drowned, remaining):
             return None, int(drowned.sum()) if terms[drowned].any() else 0
-        u = np.where(drowned, comparison.u, 0.0)
-        if max(comparison.inputs, comparison.outputs) <= _MANY:
-            again = screen_along(comparison, u)
-        else:
-            slopes = measured_slopes(comparison.function.table(u, comparison.steps.usual))
-            again = screen_along(comparison, u, slopes, finer=False)
+        few = max(comparison.inputs, comparison.outputs) <= _MANY
+        again = screen_along(comparison, np.where(drowned, comparison.u, 0.0), finer=few)
         wrong = again.decisions.wrong
         if again.claimed is not None:  # of thousands of rows one may be just beyond its bar
             tolerance = comparison.settings.rtol * again.slopes.size

@@ -204,51 +204,39 @@ def measured_slopes(table: DifferenceTable) -> Slopes:
 
 
 def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
-    """The slopes of outputs that are plainly smooth; an infinite bar of the others.
+    """The slopes of outputs that are plainly smooth or stand still; an infinite bar of the others.
 
-    Of the former two steps agree after extrapolation, and the even part of F falls as h^2. An
-    output that stands still is not among them: it may move at a longer step.
+    Of smooth outputs two steps agree after extrapolation, and the even part of F falls as h^2.
     """
     coarse, fine = table.steps
     ratio = (fine / coarse) ** 2
     slope = (table.ahead - table.behind) / (2 * table.steps[:, None])
     even = (table.ahead + table.behind) / 2 - table.centre
-    # Without curvature noise is left. The two steps are one sample of it, which may be small by
-    # chance: no output is quieter than is usual among all, in its own ulps or by itself. One to
-    # which that does injustice needs the whole table.
+    # Of an even part that falls as h^2 noise is left; a kink leaves much more than noise. The two
+    # steps are one sample of it, which may be small by chance: no output is quieter than is usual
+    # among all, in its own ulps or by itself. One to which that does injustice needs the table.
     ulp = 2 * table.unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
-    noise = np.maximum(np.abs(even[1] - ratio * even[0]), 0.5 * ulp)
+    noise = np.minimum(np.abs(even[1]), np.abs(even[1] - ratio * even[0]))
+    noise = np.maximum(noise, 0.5 * ulp)
     in_ulps = _usual_noise((noise / np.where(ulp > 0, ulp, np.inf))[None])[0] * ulp
     noise = np.fmax(noise, np.fmax(in_ulps, _usual_noise(noise[None])[0]))
     value = slope[1] + (slope[1] - slope[0]) * (ratio / (1 - ratio))
-    bar = 3 * np.abs(value - slope[1]) + 2.1 * _SIGMAS * noise / fine
+    bar = 2 * np.abs(value - slope[1]) + 2.1 * _SIGMAS * noise / fine
     size = np.abs(value)
-    smooth = bar <= 1e-6 * size + 1e-7 * math.sqrt(np.mean(np.nan_to_num(size) ** 2))
-    smooth &= np.abs(even[1]) <= 4 * ratio * np.abs(even[0]) + 4 * noise
+    smooth = bar <= 1e-5 * size + 1e-7 * math.sqrt(np.mean(np.nan_to_num(size) ** 2))
     smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
     smooth &= table.ahead[1] != table.centre
     steepness = np.maximum(
         np.abs(table.ahead[0] - table.centre), np.abs(table.behind[0] - table.centre)
     )
-    still = np.zeros(size.shape, bool)
-    bar = np.where(smooth, bar, np.inf)
+    still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
+    bar = np.where(still, _bars_at_rest(table, ulp), np.where(smooth, bar, np.inf))
     return Slopes(value, value.copy(), bar, noise, steepness / coarse, still, slope)
 
 
 def _slopes_of_table(table: DifferenceTable) -> Slopes:
     """The slopes of every output, with those on both sides at a kink."""
-    moves = (table.ahead != table.centre).any(axis=0) | (table.behind != table.centre).any(axis=0)
-    if table.group < moves.size or moves.mean() > 0.5 or table.jitter.any():
-        return _slopes_with_sides(table, _central_slopes(table))
-    rest = table.part(moves)
-    others = _slopes_with_sides(rest, _central_slopes(rest))
-    low, high, steepness = np.zeros((3, moves.size))
-    ulp, differences = 2 * table.unit * np.abs(table.centre), np.zeros(table.ahead.shape)
-    bar = _bars_at_rest(table, ulp)
-    found = Slopes(low, high, bar, ulp / 2, steepness, ~moves, differences)
-    for field in fields(Slopes):
-        getattr(found, field.name)[..., moves] = getattr(others, field.name)
-    return found
+    return _slopes_with_sides(table, _central_slopes(table))
 
 
 def _central_slopes(table: DifferenceTable) -> Slopes:

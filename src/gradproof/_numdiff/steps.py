@@ -16,6 +16,7 @@ from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.space import Slot, Space, Values
 
 NEARBY = 2.0**-20  # of a scale: so near that only a kink makes slopes differ
+SHORT_STEP = NEARBY / 64  # of a plain difference at such a point
 NEIGHBOUR = 2.0**-6  # of a scale: ties and kinks at the point are left behind
 FAR = (0.5, 1.0, 2.0, 4.0, 16.0)  # of a scale: where a function that is flat here may vary
 
@@ -57,13 +58,14 @@ class StepTables:
 
 
 # A central difference is off by h^2 F''' / 6 + eps F / h, which is least near h = eps^(1/3), 2^-17
-# in float64: the finer of two steps. The usual table brackets that step widely, so that two levels
-# of Richardson extrapolation remove h^2 and h^4, and its finest step shows the noise of F. The fine
-# table has steps that are closer together, and it starts further out.
+# in float64. Of two steps the finer one is a little below that, where h^2 no longer matters, and
+# the coarser one shows what stands still near the point. The usual table brackets the best step
+# widely, so that two levels of Richardson extrapolation remove h^2 and h^4, and its finest step
+# shows the noise of F. The fine table has steps that are closer together, and starts further out.
 _TABLES = (
     (
         DOUBLE,
-        StepTable(2.0**-12, 2.0**-5, 2),
+        StepTable(2.0**-6, 2.0**-14, 2),
         StepTable(2.0**-6, 2.0**-8, 4),
         StepTable(2.0**-2, 2.0**-4, 11),
     ),
