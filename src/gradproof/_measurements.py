@@ -19,9 +19,9 @@ from gradproof._numdiff.probes import (
     random_tangent,
     round_to_formats,
 )
-from gradproof._numdiff.slopes import Slopes, measured_slopes
-from gradproof._numdiff.steps import coordinate_scales, step_tables
-from gradproof._numdiff.values import DifferenceTable, FunctionValues
+from gradproof._numdiff.slopes import Slopes, slopes_along
+from gradproof._numdiff.steps import StepTables, coordinate_scales, step_tables
+from gradproof._numdiff.values import FunctionValues
 
 _COARSE = 2.0**-40  # unit round-off of the runs that show the rounding of a derivative
 _RUNS = 4
@@ -133,18 +133,16 @@ class Measurements:
         found: Values = self.map.vjp(self.constant_cotangent)
         return found
 
-    @cached_property
-    def table(self) -> DifferenceTable:
-        """The difference table of F along tangent 0."""
+    @property
+    def steps(self) -> StepTables:
+        """The steps by which F is moved."""
         unit = max(self.unit, self.function.coarsest_unit)
-        size = max(self.map.domain.size, self.map.codomain.size)
-        usual, _ = step_tables(unit, self.settings.largest_step, size)
-        return self.function.table(self.tangent(0), usual)
+        return step_tables(unit, self.settings.largest_step)
 
     @cached_property
     def slopes(self) -> Slopes:
         """Measured slopes of F along tangent 0, (m,)."""
-        return measured_slopes(self.table)
+        return slopes_along(self.function, self.tangent(0), self.steps)
 
     @cached_property
     def largest_value(self) -> float:

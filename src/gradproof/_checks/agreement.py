@@ -50,6 +50,8 @@ def vector_findings(
         tolerance: further gap that is allowed.
         most: findings at most.
     """
+    if np.array_equal(got, expected):
+        return ()
     space = measurements.map.codomain if forward else measurements.map.domain
     allowed = allowed_gap(measurements, expected, terms, forward=forward) + tolerance
     wrong = _disagreements(measurements, got, expected, terms, allowed, forward=forward)

@@ -72,7 +72,7 @@ def _mode_check(name: str, measurements: Measurements, mode: Mode) -> CheckResul
         users_reference=measurements.reference,
         function=measurements.function if shared else None,
         gradient=measurements.gradient(0) if shared and mode == "backward" else None,
-        table=measurements.table if shared else None,
+        slopes=measurements.slopes if shared else None,
     )
     notes = found.notes
     if found.findings and (names := map_.carried_arrays()):

@@ -10,8 +10,7 @@ from gradproof._data.formats import DOUBLE
 from gradproof._data.records import CheckResult
 from gradproof._data.space import Space, Values
 from gradproof._measurements import Measurements
-from gradproof._numdiff.slopes import measured_slopes
-from gradproof._numdiff.steps import step_tables
+from gradproof._numdiff.slopes import column_slopes
 
 _NAME, _AGREE = "forward_vs_backward", "forward mode and backward agree"
 _NEVER = 8.0  # roots of the sum of squares, that a sum of random signs is never larger than
@@ -67,11 +66,8 @@ def _widths_one_by_one(measurements: Measurements) -> Values:
     Along a direction a kink that is convex and one that is concave may cancel.
     """
     function, inputs = measurements.function, measurements.map.domain.size
-    usual, _ = step_tables(
-        max(measurements.unit, function.coarsest_unit), measurements.settings.largest_step
-    )
-    table = function.column_tables(measurements.tangent(0), range(inputs), usual)
-    slopes = measured_slopes(table)
+    u = measurements.tangent(0)
+    slopes = column_slopes(function, u, range(inputs), measurements.steps)
     width = np.where(np.isfinite(slopes.bar), slopes.width, 0.0)
     total: Values = width.reshape(inputs, -1).sum(axis=0)
     return total

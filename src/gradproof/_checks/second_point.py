@@ -288,7 +288,7 @@ def _mode_result_of(measurements: Measurements, mode: Mode, *, quick: bool = Fal
         users_reference=measurements.reference,
         function=measurements.function,
         gradient=measurements.gradient(0) if mode == "backward" else None,
-        table=measurements.table if is_double else None,
+        slopes=measurements.slopes if is_double else None,
         quick=quick,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,21 @@ from gradproof._compare.claims import MOST_ENTRIES, Claim, Mode
 from gradproof._compare.tolerances import Resolution
 from gradproof._data.records import Finding
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import Values
+from gradproof._data.space import Mask, Values
 from gradproof._maps.contract import DifferentiableMap
-from gradproof._numdiff.probes import random_cotangent, random_tangent
-from gradproof._numdiff.steps import StepTable, coordinate_scales, step_tables
+from gradproof._numdiff.probes import Kind, random_cotangent, random_offsets, random_tangent
+from gradproof._numdiff.steps import (
+    NEARBY,
+    SHORT_STEP,
+    StepTables,
+    coordinate_scales,
+    step_tables,
+)
 from gradproof._numdiff.values import FunctionValues
 
 MOST_FINDINGS = 64
+OTHER_SLOPE = 1e-3  # slopes that differ by this part are slopes of another piece of F
+_FEW_POINTS = 8  # that tell whether F is smooth, along a direction that moves every input
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class Comparison:
         u: the first tangent, (n,).
         unit: unit round-off in which F is computed.
         resolution: how small error bars must be.
-        usual, fine: step tables.
+        steps: step tables.
     """
 
     map: DifferentiableMap
@@ -48,8 +57,7 @@ class Comparison:
     u: Values
     unit: float
     resolution: Resolution
-    usual: StepTable
-    fine: StepTable
+    steps: StepTables
 
     @property
     def inputs(self) -> int:
@@ -78,6 +86,31 @@ class Comparison:
         if number == 0:
             return self.u
         return random_tangent(self.map.domain, self.scales, self.settings.seed, number)
+
+    def slope_nearby(self, w: Values, number: int) -> Values:
+        """The slope along w at a nearby point, by one plain difference, (m,).
+
+        The point is so near, in parts of each coordinate, that only a kink makes slopes differ.
+        """
+        point, size = self.map.point, np.abs(self.map.point)
+        own = np.minimum(self.scales, np.where(size > 0, size, self.scales))
+        moves = random_offsets(self.settings.seed, Kind.NEARBY_POINT, number, point.size)
+        x = point + NEARBY * own * moves
+        ahead, behind = (self.function.value_at(x + step * w) for step in (SHORT_STEP, -SHORT_STEP))
+        return np.asarray((ahead - behind) / (2 * SHORT_STEP))
+
+    def varies_nearby(self, w: Values) -> Mask:
+        """Outputs whose slope along w is another one at some of a few nearby points, (m,)."""
+        found = [self.slope_nearby(w, number) for number in range(_FEW_POINTS)]
+        low, high = np.fmin.reduce(found), np.fmax.reduce(found)
+        size = np.maximum(np.abs(low), np.abs(high))
+        noise = 8 * 2 * self.function.unit * np.abs(self.function.centre) / SHORT_STEP
+        return np.asarray(high - low > OTHER_SLOPE * size + noise)
+
+    @cached_property
+    def is_smooth_nearby(self) -> bool:
+        """Whether no slope along u, which moves every input, is another one nearby."""
+        return not self.varies_nearby(self.u).any()
 
     def rounding(self, *sizes: Values | float) -> Values:
         """S of a claim whose terms have these sizes."""
@@ -109,8 +142,6 @@ def comparison_of(
     unit = max([*units, map_.resolution, function.coarsest_unit])
     v = random_cotangent(map_.codomain, settings.seed, 0)
     scales = coordinate_scales(map_.domain, map_.point)
-    size = max(map_.domain.size, map_.codomain.size)
-    usual, fine = step_tables(unit, settings.largest_step, size)
     return Comparison(
         map=map_,
         settings=settings,
@@ -121,8 +152,7 @@ def comparison_of(
         u=random_tangent(map_.domain, scales, settings.seed, 0),
         unit=unit,
         resolution=Resolution.from_unit(unit, settings.resolution),
-        usual=usual,
-        fine=fine,
+        steps=step_tables(unit, settings.largest_step),
     )
 
 

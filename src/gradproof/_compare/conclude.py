@@ -23,8 +23,8 @@ from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._maps.contract import Unsupported
 from gradproof._numdiff.probes import Kind, random_offsets, round_to_formats
+from gradproof._numdiff.slopes import Slopes
 from gradproof._numdiff.steps import FAR, NEIGHBOUR
-from gradproof._numdiff.values import DifferenceTable
 from gradproof.errors import UsageError
 
 WITHOUT_ENTRIES = "nothing to check: no input or no output has an entry"
@@ -33,17 +33,17 @@ _NEIGHBOURS, _NEIGHBOURS_TRIED = 2, 8
 
 
 def point_result(
-    comparison: Comparison, table: DifferenceTable | None = None, *, quick: bool = False
+    comparison: Comparison, slopes: Slopes | None = None, *, quick: bool = False
 ) -> PointResult:
     """What differences of F say of the claims: at the point, and beside it where F is not smooth.
 
     Args:
         comparison: of one mode.
-        table: the difference table along the first tangent, where it is known.
+        slopes: measured slopes along the first tangent, where they are known.
         quick: whether one tangent is enough: what is wrong along it fails without a place, and
             ill-scaled inputs are not asked again.
     """
-    found = result_at_point(comparison, table, quick=quick)
+    found = result_at_point(comparison, slopes, quick=quick)
     if found.flat and not comparison.settings.classic_step:
         return _result_elsewhere(comparison, found)
     if found.kinks and found.verdict is not Verdict.FAILED:
@@ -56,7 +56,7 @@ def point_result(
 
 @np.errstate(all="ignore")
 def result_at_point(
-    comparison: Comparison, table: DifferenceTable | None = None, *, quick: bool = False
+    comparison: Comparison, slopes: Slopes | None = None, *, quick: bool = False
 ) -> PointResult:
     """What differences of F say of the claims at the point alone."""
     if not comparison.inputs or not comparison.outputs:
@@ -64,11 +64,11 @@ def result_at_point(
     if not np.isfinite(comparison.function.centre).any():
         return inconclusive_point("the function has no finite value at the point")
     if quick:
-        screen = screen_along(comparison, comparison.u, table)
+        screen = screen_along(comparison, comparison.u, slopes)
         if screen.decisions.wrong.any():
             return PointResult(Verdict.FAILED, "wrong along a tangent")
     else:
-        screen = first_screen(comparison, table)
+        screen = first_screen(comparison, slopes)
     decisions = screen.decisions
     if screen.is_flat:
         found = _flat_result(comparison, screen)

@@ -34,7 +34,7 @@ from gradproof._data.results import (
 )
 from gradproof._data.space import Indices, Mask, Values
 from gradproof._numdiff.probes import unit_vector
-from gradproof._numdiff.slopes import Slopes, measured_slopes
+from gradproof._numdiff.slopes import Slopes, column_slopes, measured_slopes
 from gradproof._numdiff.steps import StepTable
 from gradproof.errors import UsageError
 
@@ -140,8 +140,7 @@ def _decided_entries(
     for start in range(0, inputs, step):
         chosen = slice(start, min(start + step, inputs))
         part = columns[chosen]
-        tables = comparison.function.column_tables(u, part.tolist(), comparison.usual)
-        slopes = measured_slopes(tables)
+        slopes = column_slopes(comparison.function, u, part.tolist(), comparison.steps)
         here = scaled[:, chosen].T.reshape(-1)
         unknown = lost[:, chosen].T.reshape(-1)
         law = _Law(comparison, row_sizes, u[part], unknown)
@@ -276,13 +275,13 @@ def surviving_slopes(
         w: a direction, (n,); one coordinate of it for a column.
     """
     function = comparison.function
-    tables = [(function.table(w, comparison.fine), 1.0)]
+    tables = [(function.table(w, comparison.steps.fine), 1.0)]
     moved = np.flatnonzero(w)
     if len(moved) == 1:
         x = abs(float(comparison.map.point[moved[0]]))
         part = 2.0 ** math.floor(math.log2(x)) / abs(float(w[moved[0]])) if x else 1.0
         if part < 1:
-            tables.append((function.table(part * w, comparison.fine), 1 / part))
+            tables.append((function.table(part * w, comparison.steps.fine), 1 / part))
     for table, factor in tables:
         slopes = slopes.merge(measured_slopes(table).rescale(factor))
     rounding = np.zeros(claimed.size)
@@ -293,7 +292,7 @@ def surviving_slopes(
         rounding, jitter = rounding_of_runs(comparison, claimed, w)
         jitter = np.where(slopes.gap(claimed) > slopes.bar, jitter, 0.0)  # the others stay as sharp
         if (jitter > slopes.noise).any():
-            tables.append((function.table(w, comparison.usual), 1.0))
+            tables.append((function.table(w, comparison.steps.usual), 1.0))
             noisy = [
                 measured_slopes(replace(table, jitter=jitter)).rescale(factor)
                 for table, factor in tables

@@ -21,7 +21,7 @@ from gradproof._data.results import (
 )
 from gradproof._data.space import Indices, Values
 from gradproof._numdiff.probes import unit_vector
-from gradproof._numdiff.slopes import Slopes, measured_slopes
+from gradproof._numdiff.slopes import Slopes, slopes_along
 
 _PLAIN = 100.0  # times what is allowed: a gap that no further measurement explains
 _BLOCK_COLUMNS = 24  # columns that are measured for places and causes of more than one mistake
@@ -122,7 +122,7 @@ def _wrong_input(
 
 def _quick_slope_in_row(comparison: Comparison, row: int) -> SlopeOfPart:
     """One central difference: two evaluations, enough for a gap that is plain to see."""
-    step = float(comparison.usual.steps[1])
+    step = float(comparison.steps.usual.steps[1])
 
     def slope(u: Values) -> float:
         ahead = comparison.function.value_at(comparison.map.point + step * u)[row]
@@ -133,10 +133,10 @@ def _quick_slope_in_row(comparison: Comparison, row: int) -> SlopeOfPart:
 
 
 def _slope_in_row(comparison: Comparison, row: int) -> SlopeOfPart:
-    """The whole step table: for gaps near the error bars."""
+    """As a screen measures it: for gaps near the error bars."""
 
     def slope(u: Values) -> float:
-        return float(measured_slopes(comparison.function.table(u, comparison.usual)).middle[row])
+        return float(slopes_along(comparison.function, u, comparison.steps).middle[row])
 
     return slope
 
@@ -147,13 +147,13 @@ def _column_result(
     """What the law says of all entries of one column."""
     scale = float(comparison.scales[column])
     e = unit_vector(comparison.inputs, column, scale)
-    slopes = measured_slopes(comparison.function.table(e, comparison.usual))
+    slopes = slopes_along(comparison.function, e, comparison.steps)
     claimed = comparison.claim.push(e)
     if claimed is None:  # only this row is known: of others nothing is claimed
         claimed = np.where(np.arange(comparison.outputs) == row, product(e), slopes.middle)
     decisions = _decided_column(comparison, slopes, claimed, scale, row, 0.0)
     rounding, jitter = rounding_of_runs(comparison, claimed, e)
-    room = _PLAIN * decisions.allowed + rounding + jitter / comparison.usual.steps[-1]
+    room = _PLAIN * decisions.allowed + rounding + jitter / comparison.steps.usual.steps[-1]
     plain = decisions.wrong & ~(slopes.gap(claimed) <= room) & (slopes.width == 0)
     if not plain.any():
         slopes, further = surviving_slopes(comparison, slopes, claimed, e)
@@ -233,7 +233,7 @@ def _result_with_block(
         claimed = comparison.claim.push(e)
         if claimed is None:
             return found
-        slopes = measured_slopes(comparison.function.table(e, comparison.usual))
+        slopes = slopes_along(comparison.function, e, comparison.steps)
         decisions = _decided_column(comparison, slopes, claimed, scale, row, 0.0)
         pieces.append(_column_block(rows, int(j), claimed, slopes, decisions, scale))
     names = ("claimed", "measured", "error", "allowed", "wrong")

@@ -12,31 +12,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradproof._compare.comparison import Comparison, entry_finding
+from gradproof._compare.comparison import OTHER_SLOPE, Comparison, entry_finding
 from gradproof._data.records import Finding, Kink
 from gradproof._data.results import MeasuredBlock
 from gradproof._data.space import Mask, Values
-from gradproof._numdiff.probes import Kind, random_moves, random_offsets
+from gradproof._numdiff.probes import Kind, random_moves
 from gradproof._numdiff.slopes import Slopes, measured_slopes
-from gradproof._numdiff.steps import NEARBY
+from gradproof._numdiff.steps import SHORT_STEP
 
 _POINTS = 64  # nearby points at which slopes are sampled, at most
 _SEEN = 16  # slopes that others are compared with, to count pieces of F
-_FEW_POINTS = 8  # that tell whether F is smooth, along a direction that moves every input
-_OTHER_SLOPE = 1e-3  # slopes that differ by this part are slopes of another piece of F
-_SHORT = NEARBY / 64  # step of a plain difference at a nearby point
 _LEAST_TIE = 3  # equal inputs whose derivatives are exchangeable, and hard to sample one by one
 _LISTED_KINKS = 64
-
-
-def nearby_point(comparison: Comparison, number: int) -> Values:
-    """A point so near, in parts of each coordinate, that only a kink makes slopes differ."""
-    map_ = comparison.map
-    size = np.abs(map_.point)
-    own = np.minimum(comparison.scales, np.where(size > 0, size, comparison.scales))
-    seed = comparison.settings.seed
-    moves = random_offsets(seed, Kind.NEARBY_POINT, number, map_.domain.size)
-    return np.asarray(map_.point + NEARBY * own * moves)
 
 
 def slopes_with_neighbours(
@@ -59,18 +46,18 @@ def slopes_with_neighbours(
         (m,).
     """
     low, high = slopes.low.copy(), slopes.high.copy()
-    noise = 8 * slopes.noise / _SHORT
+    noise = 8 * slopes.noise / SHORT_STEP
     pieces = np.where(slopes.width > 0, 2, 1)
     seen = [slopes.low, slopes.high]
-    if not _varies_nearby(comparison, comparison.u).any():
+    if comparison.is_smooth_nearby:
         return slopes, pieces
     for number in range(_POINTS):
         if not _claims_outside(replace(slopes, low=low, high=high), claimed).any():
             break
-        slope = _slope_nearby(comparison, w, number)
+        slope = comparison.slope_nearby(w, number)
         # Beside a stationary point the slope changes by curvature, which `steepness` bounds.
         size = np.maximum(np.maximum(np.abs(slope), slopes.size), slopes.steepness)
-        margin = _OTHER_SLOPE * size + noise
+        margin = OTHER_SLOPE * size + noise
         beyond = np.maximum(slopes.low - slope, slope - slopes.high) > margin
         beyond &= np.isfinite(slope)
         low = np.where(beyond, np.minimum(low, slope - noise), low)
@@ -86,22 +73,6 @@ def _claims_outside(slopes: Slopes, claimed: Values) -> Mask:
     """Claims that lie beyond the slopes and their bars, (m,)."""
     beyond = (claimed < slopes.low - slopes.bar) | (claimed > slopes.high + slopes.bar)
     return np.asarray(beyond)
-
-
-def _slope_nearby(comparison: Comparison, w: Values, number: int) -> Values:
-    """The slope along w at nearby point `number`, by one plain difference, (m,)."""
-    x = nearby_point(comparison, number)
-    ahead, behind = (comparison.function.value_at(x + step * w) for step in (_SHORT, -_SHORT))
-    return np.asarray((ahead - behind) / (2 * _SHORT))
-
-
-def _varies_nearby(comparison: Comparison, w: Values) -> Mask:
-    """Outputs whose slope along w is another one at some of a few nearby points, (m,)."""
-    found = [_slope_nearby(comparison, w, number) for number in range(_FEW_POINTS)]
-    low, high = np.fmin.reduce(found), np.fmax.reduce(found)
-    size = np.maximum(np.abs(low), np.abs(high))
-    noise = 8 * 2 * comparison.function.unit * np.abs(comparison.function.centre) / _SHORT
-    return np.asarray(high - low > _OTHER_SLOPE * size + noise)
 
 
 def slopes_of_ties(comparison: Comparison, slopes: Slopes, claimed: Values, column: int) -> Slopes:
@@ -125,13 +96,13 @@ def slopes_of_ties(comparison: Comparison, slopes: Slopes, claimed: Values, colu
     if not explained.all() and smooth.any():
         scale = comparison.scales[column] * np.sign(values[column] or 1.0)
         w = np.where(tied, scale * np.where(values < 0, -1.0, 1.0), 0.0)
-        joint = measured_slopes(comparison.function.table(w, comparison.usual))
+        joint = measured_slopes(comparison.function.table(w, comparison.steps.usual))
         lowest = np.minimum(np.minimum(joint.low, 0.0), low) - joint.bar
         highest = np.maximum(np.maximum(joint.high, 0.0), high) + joint.bar
         explained |= smooth & (claimed >= lowest) & (claimed <= highest)
     explained &= slopes.gap(claimed) > slopes.bar
     if explained.any():  # of a smooth F a tie is no excuse
-        explained &= _varies_nearby(comparison, np.where(tied, comparison.u, 0.0))
+        explained &= comparison.varies_nearby(np.where(tied, comparison.u, 0.0))
     return replace(slopes, bar=np.where(explained, 2 * slopes.gap(claimed), slopes.bar))
 
 
@@ -145,7 +116,7 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
     What is `allowed` of each entry alone, (m, n), is allowed of their sum.
     """
     for w in _joint_directions(comparison):
-        slopes = measured_slopes(comparison.function.table(w, comparison.usual))
+        slopes = measured_slopes(comparison.function.table(w, comparison.steps.usual))
         along, size = claimed @ w, np.abs(claimed) @ np.abs(w)
         slack = comparison.rounding(slopes.size, size) + allowed @ np.abs(w)
         off = slopes.gap(along) > slopes.bar + slack
@@ -154,7 +125,7 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
             continue
         wide, pieces = slopes_with_neighbours(comparison, slopes, along, w)
         unseen = unseen_width(wide, pieces)
-        noise = 8 * slopes.noise / _SHORT
+        noise = 8 * slopes.noise / SHORT_STEP
         off &= wide.gap(along) > slopes.bar + slack + unseen + noise
         if off.any():
             i = int(np.argmax(off))

@@ -16,13 +16,14 @@ from gradproof._compare.tolerances import Decisions, decide, root_mean_square
 from gradproof._data.formats import DOUBLE
 from gradproof._data.space import Mask, Values
 from gradproof._numdiff.probes import Kind, random_cotangent, random_entries
-from gradproof._numdiff.slopes import BLOCK, ROUGH_ULPS, Slopes, measured_slopes
+from gradproof._numdiff.slopes import BLOCK, ROUGH_ULPS, Slopes, measured_slopes, slopes_along
 from gradproof._numdiff.steps import StepTable
 from gradproof._numdiff.values import DifferenceTable
 
 _FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
 _LONG_STEPS = StepTable(4.0, 0.25, 3)  # where a function that stands still may move
 _ILL_SCALED_ROUNDS = 3
+_MANY = 1 << 16  # inputs or outputs: of ill-scaled ones no finer table is made
 _CANCELS = 2.0**20  # of its slope along a tangent, that the terms of a row may be
 _MOSTLY_NOISE = 0.25  # of what F moves by over the longest step of the usual table
 
@@ -50,28 +51,41 @@ class Screen:
         return bool(self.slopes.still.all() and not claimed.any())
 
 
-def screen_along(comparison: Comparison, u: Values, table: DifferenceTable | None = None) -> Screen:
-    """Compare along u, with the finer step table where the usual one leaves something open."""
+def screen_along(
+    comparison: Comparison,
+    u: Values,
+    slopes: Slopes | None = None,
+    *,
+    finer: bool = True,
+) -> Screen:
+    """Compare along u, by the finer step table too where the usual one leaves something open.
+
+    Of many outputs the finer table is made for the open ones alone.
+    """
     function = comparison.function
-    table = function.table(u, comparison.usual) if table is None else table
-    slopes = measured_slopes(table)
     claimed = comparison.claim.push(u)
     if claimed is None:
-        return _screen_of_functionals(comparison, u, table, slopes)
+        return _screen_of_functionals(comparison, u)
+    slopes = slopes_along(function, u, comparison.steps) if slopes is None else slopes
     decisions = decisions_of_rows(comparison, slopes, claimed)
-    if decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
-        slopes = slopes.merge(measured_slopes(function.table(u, comparison.fine)))
+    if finer and decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
+        if claimed.size > BLOCK:
+            rows = decisions.open
+            again = measured_slopes(function.table(u, comparison.steps.fine, outputs=rows))
+            slopes = slopes.with_part(rows, slopes.part(rows).merge(again))
+        else:
+            slopes = slopes.merge(measured_slopes(function.table(u, comparison.steps.fine)))
         decisions = decisions_of_rows(comparison, slopes, claimed)
     return Screen(u, slopes, claimed, decisions)
 
 
-def first_screen(comparison: Comparison, table: DifferenceTable | None = None) -> Screen:
+def first_screen(comparison: Comparison, slopes: Slopes | None = None) -> Screen:
     """The screen along the first tangent; along a second one too where the first is unlucky.
 
     A row may cancel along one tangent: what is open only then is decided by another. Of functionals
     two tangents are always asked, since an error may be orthogonal to one.
     """
-    screen = screen_along(comparison, comparison.u, table)
+    screen = screen_along(comparison, comparison.u, slopes)
     decisions = screen.decisions
     if decisions.wrong.any() or screen.is_flat:
         return screen
@@ -136,8 +150,8 @@ def is_hopeless(comparison: Comparison, slopes: Slopes, decisions: Decisions) ->
     part, noise = comparison.resolution.of_entry, slopes.noise
     scale = np.maximum(slopes.size, comparison.resolution.small * root_mean_square(slopes.middle))
     known = np.isfinite(slopes.bar)
-    dominated = 3.5 * noise / comparison.fine.largest > part * scale
-    rough = ~known & (noise > _MOSTLY_NOISE * slopes.steepness * comparison.usual.largest)
+    dominated = 3.5 * noise / comparison.steps.fine.largest > part * scale
+    rough = ~known & (noise > _MOSTLY_NOISE * slopes.steepness * comparison.steps.usual.largest)
     kinked = known & ~dominated & (slopes.width > part * scale)
     which = decisions.open
     if (dominated | rough)[which].all() and not kinked[which].any():
@@ -187,7 +201,8 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             drowned &= comparison.resolution.of_entry * terms <= noise
         if not drowned.any() or np.array_equal(drowned, remaining):
             return None, int(drowned.sum()) if terms[drowned].any() else 0
-        again = screen_along(comparison, np.where(drowned, comparison.u, 0.0))
+        few = max(comparison.inputs, comparison.outputs) <= _MANY
+        again = screen_along(comparison, np.where(drowned, comparison.u, 0.0), finer=few)
         wrong = again.decisions.wrong
         if again.claimed is not None:  # of thousands of rows one may be just beyond its bar
             tolerance = comparison.settings.rtol * again.slopes.size
@@ -201,12 +216,16 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
     return None, 0
 
 
-def _screen_of_functionals(
-    comparison: Comparison, u: Values, table: DifferenceTable, slopes: Slopes
-) -> Screen:
+def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
     """Compare v.F with (J^T v).u for a few cotangents, in which every output weighs the same."""
+    function, steps = comparison.function, comparison.steps
+    table = function.table(u, steps.usual if steps.quick is None else steps.quick)
+    slopes = measured_slopes(table)
+    if steps.quick is not None and not np.isfinite(slopes.bar).all():
+        table = function.table(u, steps.usual)
+        slopes = measured_slopes(table)
     claim, usable = comparison.claim, _usable_outputs(table)
-    finite = np.isfinite(comparison.function.centre)
+    finite = np.isfinite(function.centre)
     if (finite & ~usable).any():  # beside a border of the domain: these would not be seen
         unknown = finite & ~usable
         decisions = Decisions(np.zeros_like(unknown), unknown, 0.0, np.zeros(unknown.size))
@@ -218,7 +237,7 @@ def _screen_of_functionals(
     typical = np.sqrt(weights**2 @ np.nan_to_num(slopes.size) ** 2)
     typical = typical + np.sqrt(np.nan_to_num(gradients) ** 2 @ u**2)
     if not (measured.bar + measured.width <= comparison.resolution.of_row * typical).all():
-        finer = comparison.function.table(u, comparison.fine)
+        finer = function.table(u, steps.fine)
         slopes = slopes.merge(measured_slopes(finer))
         measured = measured.merge(measured_slopes(finer.project(weights)))
     decisions = decide(

@@ -32,7 +32,8 @@ from gradproof._low_precision.rounding_runs import (
 )
 from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
-from gradproof._numdiff.values import DifferenceTable, FunctionValues
+from gradproof._numdiff.slopes import Slopes
+from gradproof._numdiff.values import FunctionValues
 from gradproof.errors import UsageError
 
 _BLIND = 0.5  # part of a derivative: honest rounding that large tells nothing smaller
@@ -55,7 +56,7 @@ def mode_result(
     check: str = "",
     function: FunctionValues | None = None,
     gradient: Values | None = None,
-    table: DifferenceTable | None = None,
+    slopes: Slopes | None = None,
     users_reference: Callable[[], DifferentiableMap] | None = None,
     quick: bool = False,
 ) -> PointResult:
@@ -66,7 +67,7 @@ def mode_result(
         settings: of the run.
         mode: "backward" or "forward".
         check: name of the check, for findings; the mode where it is "".
-        function, gradient, table: values of F, J^T v of cotangent 0 and the difference table along
+        function, gradient, slopes: values of F, J^T v of cotangent 0 and measured slopes along
             the first tangent, where they are known.
         users_reference: makes the map of the user's reference; None without one.
         quick: whether one tangent is enough where differences decide: see `point_result`.
@@ -84,7 +85,7 @@ def mode_result(
         comparison = comparison_of(
             map_, settings, mode, function=function, gradient=gradient, check=check
         )
-        found = point_result(comparison, table, quick=quick)
+        found = point_result(comparison, slopes, quick=quick)
         if found.verdict is Verdict.INCONCLUSIVE and users_reference is not None:
             return _result_against_references(
                 map_, settings, mode, check, is_double, users_reference, found

@@ -21,7 +21,7 @@ from gradproof._numdiff.probes import (
     random_tangent,
     round_to_formats,
 )
-from gradproof._numdiff.slopes import measured_slopes
+from gradproof._numdiff.slopes import slopes_along
 from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues, format_of_values
 from gradproof.errors import UsageError
@@ -96,8 +96,8 @@ def coarser_formats(
         return []
     function = FunctionValues(map_)
     scales = coordinate_scales(map_.domain, map_.point)
-    usual, _ = step_tables(sides.grain.unit)
-    slopes = measured_slopes(function.table(random_tangent(map_.domain, scales, 0, 0), usual))
+    u, steps = random_tangent(map_.domain, scales, 0, 0), step_tables(sides.grain.unit)
+    slopes = slopes_along(function, u, steps)
     size = np.where(function.centre != 0, np.abs(function.centre), np.inf)
     noise = float(np.median(slopes.noise / size)) if size.size else 0.0
     if not noise > 4 * sides.grain.unit:

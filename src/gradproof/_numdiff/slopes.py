@@ -11,13 +11,15 @@ sides of the point are its ends.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
 
 from gradproof._data.space import Mask, Values
-from gradproof._numdiff.values import DifferenceTable
+from gradproof._numdiff.steps import StepTables
+from gradproof._numdiff.values import DifferenceTable, FunctionValues
 
 BLOCK = 1 << 14  # outputs that are worked on together: their tables fit a cache
 ROUGH_ULPS = 64.0  # noise of more units in the last place is not the function's own rounding
@@ -123,6 +125,18 @@ class Slopes:
         """The slopes of some outputs."""
         return Slopes(*(getattr(self, field.name)[..., outputs] for field in fields(self)))
 
+    def with_part(self, outputs: slice | Mask, part: Slopes) -> Slopes:
+        """The same with other slopes of some outputs, and their differences beside the own."""
+        found = {name: getattr(self, name).copy() for name in _PER_OUTPUT}
+        for name, values in found.items():
+            values[outputs] = getattr(part, name)
+        same = Slopes(**found, differences=self.differences)
+        if not len(self.differences):  # of very many outputs none are kept
+            return same
+        others = np.full((len(part.differences), self.low.size), np.nan)
+        others[:, outputs] = part.differences
+        return same.with_differences(others)
+
     def without_kinks(self) -> Slopes:
         """The middle of each interval, with half its width in the bar."""
         if not (width := self.width).any():
@@ -131,79 +145,98 @@ class Slopes:
         return replace(self, low=middle, high=middle, bar=self.bar + width / 2)
 
 
-def measured_slopes(table: DifferenceTable) -> Slopes:
-    """The slope of every output at step 0.
+_PER_OUTPUT = tuple(field.name for field in fields(Slopes) if field.name != "differences")
 
-    Outputs are worked on block by block. Those for which two steps agree and the even part of F
-    falls as h^2 need no more than these two steps; the others get the whole table.
+
+def slopes_along(function: FunctionValues, u: Values, steps: StepTables) -> Slopes:
+    """The slope of every output along u, (n,): 4 evaluations of F, and more where it is not smooth.
+
+    Outputs that two steps show to be plainly smooth need no more. The usual step table is made for
+    the others; of few outputs for all of them, so that they are compared at the same steps.
     """
+    if steps.quick is None or not function.repeats:
+        return measured_slopes(function.table(u, steps.usual))
+    slopes = measured_slopes(function.table(u, steps.quick))
+    rough = ~np.isfinite(slopes.bar)
+    if not rough.any():
+        return slopes
+    if rough.size <= BLOCK:
+        return measured_slopes(function.table(u, steps.usual))
+    return slopes.with_part(rough, measured_slopes(function.table(u, steps.usual, outputs=rough)))
+
+
+def column_slopes(
+    function: FunctionValues, u: Values, columns: Sequence[int], steps: StepTables
+) -> Slopes:
+    """The slopes along single coordinates of u side by side, (len(columns) * m,) outputs.
+
+    A column in which all outputs are plainly smooth costs 4 evaluations, another one more.
+    """
+    if steps.quick is None or not function.repeats:
+        return measured_slopes(function.column_tables(u, columns, steps.usual))
+    slopes = measured_slopes(function.column_tables(u, columns, steps.quick))
+    rough = ~np.isfinite(slopes.bar).reshape(len(columns), -1).all(axis=1)
+    if not rough.any():
+        return slopes
+    chosen = np.asarray(columns)[rough].tolist()
+    rest = measured_slopes(function.column_tables(u, chosen, steps.usual))
+    return slopes.with_part(np.repeat(rough, slopes.bar.size // len(columns)), rest)
+
+
+def measured_slopes(table: DifferenceTable) -> Slopes:
+    """The slope of every output at step 0, worked out block by block.
+
+    Of a table of two steps nothing is known of outputs that are not plainly smooth.
+    """
+    slopes_of = _slopes_of_two_steps if len(table.steps) == 2 else _slopes_of_table
     with np.errstate(all="ignore"):
         size = table.centre.size
         if size <= BLOCK or table.group < size:
-            return _slopes_of_block(table)
-        names = [field.name for field in fields(Slopes) if field.name != "differences"]
-        found = {name: np.empty(size, bool if name == "still" else float) for name in names}
+            return slopes_of(table)
+        found = {name: np.empty(size, bool if name == "still" else float) for name in _PER_OUTPUT}
         for start in range(0, size, BLOCK):
             here = slice(start, min(start + BLOCK, size))
-            part = _slopes_of_block(table.part(here))
-            for name in names:
+            part = slopes_of(table.part(here))
+            for name in _PER_OUTPUT:
                 found[name][here] = getattr(part, name)
         # What single steps say serves single columns, which are not as long.
         return Slopes(**found, differences=np.empty((0, size)))
 
 
-def _slopes_of_block(table: DifferenceTable) -> Slopes:
-    """The slopes of one block of outputs: quickly where F is plainly smooth."""
-    h = table.steps
-    if len(h) not in (3, 4) or h[1] > h[0] / 16 or not table.centre.size or table.jitter.any():
-        return _slopes_with_sides(table, _central_slopes(table))
-    quick, smooth = _smooth_slopes(table)
-    if smooth.all():
-        return quick
-    if not smooth.any() or table.group < table.centre.size:
-        return _slopes_with_sides(table, _central_slopes(table))
-    rest = table.part(~smooth)
-    others = _slopes_with_sides(rest, _central_slopes(rest))
-    for field in fields(Slopes):
-        getattr(quick, field.name)[..., ~smooth] = getattr(others, field.name)
-    return quick
+def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
+    """The slopes of outputs that are plainly smooth or stand still; an infinite bar of the others.
 
-
-def _smooth_slopes(table: DifferenceTable) -> tuple[Slopes, Mask]:
-    """The slopes by the first steps of a table, and the outputs for which they are good enough.
-
-    These are the outputs that are plainly smooth: two neighbouring steps agree, a finer one does
-    not contradict, and the even part falls as h^2. The whole table would say the same of them.
+    Of smooth outputs two steps agree after extrapolation, and the even part of F falls as h^2.
     """
-    h, unit = table.steps, 2 * table.unit
-    coarse, fine = (h[1] / h[0]) ** 2, (h[-1] / h[-2]) ** 2
-    slope = (table.ahead - table.behind) / (2 * h[:, None])
+    coarse, fine = table.steps
+    ratio = (fine / coarse) ** 2
+    slope = (table.ahead - table.behind) / (2 * table.steps[:, None])
     even = (table.ahead + table.behind) / 2 - table.centre
-    ulp = unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
-    # Without curvature noise is left. What is usual of all outputs is the least of each.
-    noise = np.maximum(np.abs(even[-1] - fine * even[-2]), 0.5 * ulp)
-    usual = _usual_noise((noise / np.where(ulp > 0, ulp, np.inf))[None])[0] * ulp
-    noise = np.fmax(noise, np.fmin(usual, _usual_noise(noise[None])[0]))
-    even = np.abs(even)
-    value, bars = slope[1] + (slope[1] - slope[0]) * (coarse / (1 - coarse)), _SIGMAS * noise
-    bar = np.abs(value - slope[2]) + 2 * np.abs(value - slope[1]) * (h[2] / h[1]) ** 2
-    bar += bars * (1 / h[2] + 1.1 / h[1])
-    smooth = even[1] <= 4 * coarse * even[0] + 4 * noise
-    smooth &= even[2] <= even[1] + 4 * noise
-    smooth &= np.abs(slope[-1] - value) <= bar + 2 * bars / h[-1]
+    # Of an even part that falls as h^2 noise is left; a kink leaves much more than noise. The two
+    # steps are one sample of it, which may be small by chance: no output is quieter than is usual
+    # among all, in its own ulps or by itself. One to which that does injustice needs the table.
+    ulp = 2 * table.unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
+    noise = np.minimum(np.abs(even[1]), np.abs(even[1] - ratio * even[0]))
+    noise = np.maximum(noise, 0.5 * ulp)
+    in_ulps = _usual_noise((noise / np.where(ulp > 0, ulp, np.inf))[None])[0] * ulp
+    noise = np.fmax(noise, np.fmax(in_ulps, _usual_noise(noise[None])[0]))
+    value = slope[1] + (slope[1] - slope[0]) * (ratio / (1 - ratio))
+    bar = 2 * np.abs(value - slope[1]) + 2.1 * _SIGMAS * noise / fine
     size = np.abs(value)
-    smooth &= bar <= 1e-6 * size + 1e-7 * math.sqrt(np.mean(np.nan_to_num(size) ** 2))
-    steep = np.maximum(
+    smooth = bar <= 1e-5 * size + 1e-7 * math.sqrt(np.mean(np.nan_to_num(size) ** 2))
+    smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
+    smooth &= table.ahead[1] != table.centre
+    steepness = np.maximum(
         np.abs(table.ahead[0] - table.centre), np.abs(table.behind[0] - table.centre)
     )
-    smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
-    smooth &= table.ahead[2] != table.centre
-    still = steep == 0
-    if still.any():
-        still &= (slope == 0).all(axis=0) & (even == 0).all(axis=0)
-        smooth |= still
-        bar = np.where(still, _bars_at_rest(table, ulp), bar)
-    return Slopes(value, value.copy(), bar, noise, steep / h[0], still, slope), smooth
+    still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
+    bar = np.where(still, _bars_at_rest(table, ulp), np.where(smooth, bar, np.inf))
+    return Slopes(value, value.copy(), bar, noise, steepness / coarse, still, slope)
+
+
+def _slopes_of_table(table: DifferenceTable) -> Slopes:
+    """The slopes of every output, with those on both sides at a kink."""
+    return _slopes_with_sides(table, _central_slopes(table))
 
 
 def _central_slopes(table: DifferenceTable) -> Slopes:

@@ -16,6 +16,7 @@ from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.space import Slot, Space, Values
 
 NEARBY = 2.0**-20  # of a scale: so near that only a kink makes slopes differ
+SHORT_STEP = NEARBY / 64  # of a plain difference at such a point
 NEIGHBOUR = 2.0**-6  # of a scale: ties and kinks at the point are left behind
 FAR = (0.5, 1.0, 2.0, 4.0, 16.0)  # of a scale: where a function that is flat here may vary
 
@@ -40,36 +41,49 @@ class StepTable:
         return replace(self, largest=2.0 ** math.floor(math.log2(limit)))
 
 
-# A central difference is off by h^2 F''' / 6 + eps F / h, which is least near h = eps^(1/3). The
-# coarse table brackets that step widely, so that two levels of Richardson extrapolation remove
-# h^2 and h^4, and its finest step shows the noise of F. The fine table is asked where the coarse
-# one leaves something unresolved: its steps are closer together, and it starts further out.
+@dataclass(frozen=True)
+class StepTables:
+    """The step tables of one precision.
+
+    Attributes:
+        quick: two steps, which tell the slope of an output that is plainly smooth; None where the
+            precision leaves no room for them.
+        usual: for the other outputs.
+        fine: for what the usual table leaves unresolved.
+    """
+
+    quick: StepTable | None
+    usual: StepTable
+    fine: StepTable
+
+
+# A central difference is off by h^2 F''' / 6 + eps F / h, which is least near h = eps^(1/3), 2^-17
+# in float64. Of two steps the finer one is a little below that, where h^2 no longer matters, and
+# the coarser one shows what stands still near the point. The usual table brackets the best step
+# widely, so that two levels of Richardson extrapolation remove h^2 and h^4, and its finest step
+# shows the noise of F. The fine table has steps that are closer together, and starts further out.
 _TABLES = (
-    (DOUBLE, StepTable(2.0**-6, 2.0**-8, 4), StepTable(2.0**-2, 2.0**-4, 11)),
-    (SINGLE, StepTable(2.0**-2, 2.0**-2, 6), StepTable(2.0, 0.5, 13)),
-    (math.inf, StepTable(0.5, 0.5, 6), StepTable(2.0, 0.5, 8)),
+    (
+        DOUBLE,
+        StepTable(2.0**-6, 2.0**-14, 2),
+        StepTable(2.0**-6, 2.0**-8, 4),
+        StepTable(2.0**-2, 2.0**-4, 11),
+    ),
+    (SINGLE, None, StepTable(2.0**-2, 2.0**-2, 6), StepTable(2.0, 0.5, 13)),
+    (math.inf, None, StepTable(0.5, 0.5, 6), StepTable(2.0, 0.5, 8)),
 )
 
 
-# Of very many inputs or outputs: three quarters of the evaluations, enough where F is smooth.
-LEAN = StepTable(2.0**-10, 2.0**-4, 3)
-LARGE = 1 << 16  # inputs or outputs from which on memory counts
-
-
-def step_tables(
-    unit: float, limit: float | None = None, size: int = 0
-) -> tuple[StepTable, StepTable]:
-    """The usual and the fine step table for arithmetic of unit round-off `unit`.
+def step_tables(unit: float, limit: float | None = None) -> StepTables:
+    """The step tables for arithmetic of unit round-off `unit`.
 
     Args:
         unit: unit round-off in which F is computed.
         limit: largest step, in parts of a scale; None for no limit.
-        size: the larger of the numbers of inputs and outputs.
     """
-    usual, fine = next((usual, fine) for below, usual, fine in _TABLES if unit < below)
-    if size > LARGE and unit < DOUBLE:
-        usual = LEAN
-    return usual.with_limit(limit), fine.with_limit(limit)
+    _, quick, usual, fine = next(row for row in _TABLES if unit < row[0])
+    quick = None if quick is None else quick.with_limit(limit)
+    return StepTables(quick, usual.with_limit(limit), fine.with_limit(limit))
 
 
 def coordinate_scales(space: Space, point: Values, least: float = 1 / 16) -> Values:

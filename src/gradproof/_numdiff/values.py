@@ -15,6 +15,7 @@ from gradproof._numdiff.steps import StepTable
 from gradproof.errors import UsageError
 
 _BITS = (8, 11, 24)  # significant bits of bfloat16, float16 and float32
+_KEPT_VALUES = 1 << 22  # of F in tables, 32 MiB
 _SAMPLE = 256  # outputs that are looked at first for such a format
 
 
@@ -103,6 +104,8 @@ class FunctionValues:
 
     def __init__(self, map_: DifferentiableMap) -> None:
         self.map, self.raised = map_, ""
+        self._tables: dict[tuple[bytes, StepTable], DifferenceTable] = {}
+        self._room = _KEPT_VALUES
         self.centre = self.value_at(map_.point, must_keep_shape=True)
         self.unit = self._units(map_.codomain)
         # The kept call is a run of its own, to which the backward belongs: it costs nothing.
@@ -139,19 +142,42 @@ class FunctionValues:
         self.raised = self.raised or f"the function raised {exception_line(error)}"
         return np.full(self.map.codomain.size, math.nan)
 
-    def table(self, u: Values, steps: StepTable, x: Values | None = None) -> DifferenceTable:
-        """The difference table along u, (n,), at the point or at x; 2 evaluations per step."""
-        centre = self.centre if x is None else self.value_at(x)
-        point = self.map.point if x is None else x
+    def table(
+        self, u: Values, steps: StepTable, x: Values | None = None, outputs: Mask | None = None
+    ) -> DifferenceTable:
+        """The difference table along u, (n,), at the point or at x: 2 evaluations per step.
+
+        Small tables at the point are kept: another mode of differentiation asks for the same ones.
+
+        Args:
+            u: the direction.
+            steps: by which the point is moved.
+            x: another point; None for the point of the map.
+            outputs: those of which values are kept; None for all.
+        """
+        cost = 2 * steps.count * self.centre.size + u.size
+        if x is not None or outputs is not None or cost > self._room:
+            return self._measured_table(u, steps, x, outputs)
+        key = u.tobytes(), steps
+        if key not in self._tables:
+            self._room -= cost
+            self._tables[key] = self._measured_table(u, steps, x, outputs)
+        return self._tables[key]
+
+    def _measured_table(
+        self, u: Values, steps: StepTable, x: Values | None, outputs: Mask | None
+    ) -> DifferenceTable:
+        centre, point = (self.centre, self.map.point) if x is None else (self.value_at(x), x)
+        chosen = slice(None) if outputs is None else outputs
+        centre = centre[chosen]
         ahead = np.empty((steps.count, centre.size))
         behind = np.empty_like(ahead)
         for k, h in enumerate(steps.steps):
             move, is_finest = h * u, x is None and k == steps.count - 1
-            ahead[k] = self.value_at(point + move, must_keep_shape=is_finest)
-            behind[k] = self.value_at(point - move, must_keep_shape=is_finest)
-        return DifferenceTable(
-            steps.steps, centre, ahead, behind, self.unit, self.jitter, centre.size
-        )
+            ahead[k] = self.value_at(point + move, must_keep_shape=is_finest)[chosen]
+            behind[k] = self.value_at(point - move, must_keep_shape=is_finest)[chosen]
+        unit, jitter = self.unit[chosen], self.jitter[chosen]
+        return DifferenceTable(steps.steps, centre, ahead, behind, unit, jitter, centre.size)
 
     def column_tables(
         self, u: Values, columns: Sequence[int], steps: StepTable, x: Values | None = None

@@ -11,7 +11,7 @@ import numpy as np
 from gradproof._data.space import Slot, Values
 from gradproof._guard import guard_face
 from gradproof._maps.contract import Unsupported
-from gradproof._numdiff.slopes import Slopes, measured_slopes
+from gradproof._numdiff.slopes import Slopes, column_slopes, measured_slopes
 from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
 from gradproof.torch._adapter import TorchMap, build
@@ -117,11 +117,11 @@ def _measured_columns(derivative: TorchMap, scales: Values) -> list[Slopes]:
     A column that the usual steps do not resolve is measured with the finer step table as well.
     """
     function, found = FunctionValues(derivative), []
-    usual, fine = step_tables(max(derivative.resolution, function.coarsest_unit))
+    steps = step_tables(max(derivative.resolution, function.coarsest_unit))
     for j in range(scales.size):
-        slopes = measured_slopes(function.column_tables(scales, [j], usual)).without_kinks()
+        slopes = column_slopes(function, scales, [j], steps).without_kinks()
         if (slopes.bar > _SHARP * slopes.size).any():
-            finer = measured_slopes(function.column_tables(scales, [j], fine))
+            finer = measured_slopes(function.column_tables(scales, [j], steps.fine))
             slopes = slopes.merge(finer.without_kinks())
         found.append(slopes)
     return found
