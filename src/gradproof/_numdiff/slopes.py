@@ -225,7 +225,8 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     size = np.abs(value)
     smooth = bar <= 1e-5 * size + 1e-7 * math.sqrt(np.mean(np.nan_to_num(size) ** 2))
     smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
-    smooth &= table.ahead[1] != table.centre
+    # Whole numbers may be counts, which go in stairs below the finer step.
+    smooth &= (table.ahead[1] != table.centre) & (table.ahead[1] != np.floor(table.ahead[1]))
     steepness = np.maximum(
         np.abs(table.ahead[0] - table.centre), np.abs(table.behind[0] - table.centre)
     )
