@@ -8,7 +8,7 @@ import pytest
 
 import flat_options
 import gradproof
-from gradproof._data.records import Verdict
+from gradproof import Verdict
 from gradproof.errors import UsageError
 
 RNG = np.random.default_rng(5)

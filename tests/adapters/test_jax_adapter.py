@@ -15,8 +15,7 @@ import pytest
 from jax.custom_derivatives import SymbolicZero
 
 import gradproof
-from gradproof._data.records import Verdict
-from gradproof._maps.contract import Unsupported
+from gradproof import Unsupported, Verdict
 from gradproof.errors import UsageError
 from gradproof.jax import check_grads
 from gradproof.jax._adapter import build

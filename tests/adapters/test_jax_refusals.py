@@ -10,7 +10,7 @@ from jax import lax
 from jax.experimental import pallas
 
 import gradproof
-from gradproof._data.records import Verdict
+from gradproof import Verdict
 
 X = jnp.linspace(0.1, 1.0, 5)
 

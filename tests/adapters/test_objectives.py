@@ -12,7 +12,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 import gradproof
 from flat_options import check
-from gradproof._data.records import Verdict
+from gradproof import Verdict
 from gradproof.errors import UsageError
 
 X = np.array([1.3, 0.7, 0.8])

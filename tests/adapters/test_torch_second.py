@@ -8,7 +8,7 @@ from torch.nn import functional
 
 import gradproof
 from exhibits.frame import leaf, normal, ruled
-from gradproof._data.records import Verdict
+from gradproof import Verdict
 from gradproof._data.settings import CHECK_NAMES
 
 PAIRS = ("second_order", "forward_over_reverse", "reverse_over_forward", "forward_over_forward")

@@ -7,7 +7,7 @@ import torch
 
 import gradproof
 from exhibits import second_point
-from gradproof._data.records import Verdict
+from gradproof import Verdict
 from gradproof.torch import gradcheck
 
 SEEDS = range(5)

@@ -9,7 +9,7 @@ import pytest
 
 import gradproof
 from exhibits.portable import STATE
-from gradproof._data.records import Verdict
+from gradproof import Verdict
 from portable_frames import FRAMES, INSTALLED
 
 SEEDS = range(5)
