@@ -69,7 +69,7 @@ def numbers_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         return
     numbers = random.Random(request.node.nodeid)
     monkeypatch.setattr(secrets, "randbits", lambda bits: numbers.randrange(2**bits))
-    np.random.seed(numbers.randrange(2**32))  # noqa: NPY002  # a test's function may draw from it
+    np.random.seed(numbers.randrange(2**32))  # a test's function may draw from it  # noqa: NPY002
     if torch := sys.modules.get("torch"):
         torch.manual_seed(numbers.randrange(2**32))
 

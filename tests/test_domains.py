@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 import gradproof
 from gradproof import Verdict
 from gradproof.errors import UsageError
-
-torch = pytest.importorskip("torch")
 
 
 def leaf(*values: float, dtype=torch.float64):

@@ -28,8 +28,8 @@ DRAWS = [
     lambda: [random.random() for _ in range(400)],  # past the end of its table
     lambda: random.seed(5),
     np.random.randn,  # which leaves a second number
-    lambda: np.random.rand(700),  # noqa: NPY002  # the global one, past the end of its table
-    lambda: np.random.seed(5),  # noqa: NPY002  # the global one
+    lambda: np.random.rand(700),  # the global one, past the end of its table  # noqa: NPY002
+    lambda: np.random.seed(5),  # the global one  # noqa: NPY002
 ]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gradproof import Verdict
 from exhibits import everywhere as further
 from exhibits import portable, sizes
+from gradproof import Verdict
 from portable_frames import FRAMES, INSTALLED
 
 EXHIBITS = (*portable.EXHIBITS, *further.WRONG, *sizes.WRONG)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gradproof import Verdict
 from exhibits import refusals
+from gradproof import Verdict
 from portable_frames import FRAMES, INSTALLED
 
 pytestmark = [

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import gradproof
-from gradproof import CheckResult, Verdict
 from claims import Linear, judge
-
-torch = pytest.importorskip("torch")
+from gradproof import CheckResult, Verdict
 
 PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
 

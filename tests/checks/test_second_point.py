@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 import torch
 
 import gradproof
 from exhibits import second_point
+from exhibits.portable import STATE
 from gradproof import Verdict
 from gradproof.torch import gradcheck
+from portable_frames import FRAMES, INSTALLED
 
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -50,14 +55,6 @@ def test_running_statistics_and_dropout_are_right_and_stay_what_they_were():
     assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
     assert torch.equal(torch.get_rng_state(), random)
     assert torch.equal(x, values)
-
-
-def test_state_that_changes_the_value_itself_is_not_accused():
-    """The power iteration of spectral normalisation goes on from the vector in its buffer."""
-    layer = torch.nn.utils.spectral_norm(torch.nn.Linear(3, 3)).double()
-    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    report = gradproof.check(layer, x, seed=0)
-    assert report["second_point"].verdict is Verdict.PASSED, str(report)
 
 
 SPECTRAL = [torch.nn.utils.spectral_norm, torch.nn.utils.parametrizations.spectral_norm]
@@ -145,19 +142,6 @@ def test_a_backward_that_raises_at_a_second_point_is_inconclusive():
     assert report["second_point"].summary.startswith(text)
 
 
-def test_where_the_function_raises_a_nearer_point_is_taken():
-    x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
-    start = x.detach().clone()
-
-    def fn(x):
-        if bool(((x.detach() - start).abs() > 0.2 * start.abs()).any()):
-            raise ValueError("too far")
-        return x.sin()
-
-    report = gradproof.check(fn, x, seed=0)
-    assert "has its own derivative" in report["second_point"].summary
-
-
 def test_where_it_takes_no_other_point_at_all_the_check_is_skipped_and_says_so():
     x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
     start = x.detach().clone()
@@ -229,8 +213,8 @@ class ScaledAsAtFirst(torch.autograd.Function):
         return u * ScaledAsAtFirst.slope(*ctx.saved_tensors, "forward")
 
 
-@pytest.mark.parametrize("part", [0.0, 0.05, 0.3, 1.0], ids="off by {}".format)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("part", [0.0, 0.05, 1.0], ids="off by {}".format)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("way", ["backward", "forward"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_mode_that_is_off_at_another_point_fails_in_few_bits(monkeypatch, seed, way, dtype, part):
@@ -256,7 +240,7 @@ class Promoting:
         return x.sin().double() if self.left <= 0 else x.sin()
 
 
-@pytest.mark.parametrize("calls", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("calls", [1, 3, 8])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_outputs_of_another_precision_that_a_cache_hands_out_are_told(dtype, calls):
     x = torch.linspace(-1, 1, 40, dtype=dtype).requires_grad_()
@@ -264,3 +248,75 @@ def test_outputs_of_another_precision_that_a_cache_hands_out_are_told(dtype, cal
     assert report.verdict is not Verdict.PASSED, str(report)
     told = [result.summary for result in report.checks]
     assert any("returned output 0 of dtype" in each for each in told), told
+
+
+# Everywhere, and by hand ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("framework", INSTALLED)
+@pytest.mark.parametrize("exhibit", STATE, ids=str)
+def test_what_is_kept_fails_in_every_framework(exhibit, framework, seed):
+    report = FRAMES[framework](exhibit, exhibit.wrong, seed=seed)
+    assert report["second_point"].verdict is Verdict.FAILED, str(report)
+    assert report["backward"].verdict is Verdict.PASSED, str(report)
+
+
+class ByHand:
+    """The sine with a derivative by hand that remembers."""
+
+    def __init__(self) -> None:
+        self.x, self.slope = np.zeros(0), np.zeros(0)
+        self.slopes: dict[int, np.ndarray] = {}
+
+    def value(self, x):
+        self.x = x
+        return np.sin(x)
+
+    def of_the_last_value(self, x, v):
+        return v * np.cos(self.x)
+
+    def by_id(self, x, v):
+        return v * self.slopes.setdefault(id(x), np.cos(x))
+
+    def compared_with_itself(self, x, v, copied=False):
+        """Keeps the array that it compares the next one with: the same one, by then overwritten."""
+        if self.slope.shape != x.shape or not np.array_equal(self.x, x):
+            self.x, self.slope = (x.copy() if copied else x), np.cos(x)
+        return v * self.slope
+
+    def compared_with_a_copy(self, x, v):
+        return self.compared_with_itself(x, v, copied=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", ["of_the_last_value", "by_id", "compared_with_itself"])
+def test_a_rule_by_hand_that_remembers_fails(name, seed):
+    hand, x = ByHand(), np.random.default_rng(1).normal(size=6)
+    fn = hand.value if name == "of_the_last_value" else np.sin
+    report = gradproof.check(gradproof.by_hand(fn, vjp=getattr(hand, name)), (x,), seed=seed)
+    assert report["second_point"].verdict is Verdict.FAILED, str(report)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_rule_by_hand_that_remembers_rightly_passes(seed):
+    hand, x = ByHand(), np.random.default_rng(1).normal(size=6)
+    report = gradproof.check(
+        gradproof.by_hand(np.sin, vjp=hand.compared_with_a_copy), (x,), seed=seed
+    )
+    assert report.verdict is Verdict.PASSED, str(report)
+
+
+def test_forward_mode_of_the_first_point_fails_at_a_second_one():
+    kept: list[np.ndarray] = []
+
+    def jvp(x, u):
+        kept.append(np.cos(x))
+        return kept[0] * u
+
+    x = np.random.default_rng(1).normal(size=6)
+    report = gradproof.check(gradproof.by_hand(np.sin, jvp=jvp), (x,), seed=0)
+    assert report["forward"].verdict is Verdict.PASSED
+    (finding, *_) = report["second_point"].findings
+    # NumPy's own functions have had signatures, and so names of arguments, since 2.0 only.
+    assert re.match(r"at a second point: (x|input 0)\[", finding.message)
