@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradproof._data.records import (
+from gradproof import (
     Cause,
     CheckResult,
     Finding,
