@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from gradproof._maps.contract import Unsupported  # noqa: E402
-from gradproof.torch._adapter import build  # noqa: E402
+from gradproof._maps.contract import Unsupported
+from gradproof.torch._adapter import build
 
 DOUBLE = torch.float64
 DENSE = torch.tensor([[0, 2.0, 0, 1], [3, 0, 0, 0], [0, 0, 0, 0], [1, 0, 4, 0]], dtype=DOUBLE)
