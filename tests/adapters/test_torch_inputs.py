@@ -6,7 +6,6 @@ import functools
 from collections import UserDict, namedtuple
 from dataclasses import dataclass, field
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,7 +13,6 @@ import gradproof
 from exhibits.frame import normal, ruled
 from gradproof.errors import UsageError
 from gradproof.torch import gradcheck
-from gradproof.torch._adapter import build
 
 QUICK = ["backward", "forward", "side_effects"]
 
@@ -354,45 +352,6 @@ def test_a_list_of_tensors_that_require_grad_beside_a_vjp_is_refused_in_a_senten
     inputs = [[torch.ones(2, dtype=torch.float64, requires_grad=True)]]
     with pytest.raises(UsageError, match="inputs: expected at least one array"):
         gradproof.check(gradproof.by_hand(torch.sin, vjp=lambda x, v: v), inputs)
-
-
-KINDS = {
-    "a matrix": lambda: torch.randn(2, 3, dtype=torch.float64),
-    "a number": lambda: torch.randn((), dtype=torch.float64),
-    "nothing": lambda: torch.randn(0, 3, dtype=torch.float64),
-    "single precision": lambda: torch.randn(3),
-    "complex": lambda: torch.randn(3, dtype=torch.complex128),
-    "transposed": lambda: torch.randn(2, 3, dtype=torch.float64).T,
-    "with a bit": lambda: torch.randn(3, dtype=torch.complex128).conj().imag,
-    "infinite in part": lambda: torch.tensor([1.0, float("-inf"), 2.0], dtype=torch.float64),
-    "sparse": lambda: torch.eye(2, dtype=torch.float64).to_sparse(),
-    "cells that are shared": lambda: torch.randn(1, dtype=torch.float64).expand(3),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_values_at_several_points_take_nothing_from_each_other(kind: str):
-    seen = []
-
-    def function(x, y):
-        seen.append(x)
-        dense = x.to_dense() if x.layout is torch.sparse_coo else x
-        parts = torch.view_as_real(dense) if dense.is_complex() else dense
-        finite = parts.where(parts.isfinite(), 0.0)
-        y.detach().mul_(2.0)  # its own memory, and nobody else's
-        return torch.cat([finite.reshape(-1), y])
-
-    torch.manual_seed(0)
-    y = torch.randn(2, dtype=torch.float64, requires_grad=True)
-    map_ = build(function, (KINDS[kind]().requires_grad_(), y))
-    points = [map_.point + k for k in range(4)]
-    found = [map_.value(x) for x in points]
-    again = [map_.value(x) for x in reversed(points)]
-    assert np.array_equal(found, again[::-1])
-    assert all(x.requires_grad for x in seen)
-    assert {(x.shape, x.stride()) for x in seen if x.layout is torch.strided} <= {
-        (seen[0].shape, seen[0].stride())
-    }
 
 
 def layer_with_a_hook(hook):

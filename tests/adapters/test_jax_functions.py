@@ -15,10 +15,9 @@ import pytest
 from jax.custom_derivatives import SymbolicZero
 
 import gradproof
-from gradproof import Unsupported, Verdict
+from gradproof import Verdict
 from gradproof.errors import UsageError
 from gradproof.jax import check_grads
-from gradproof.jax._adapter import build
 
 REFERENCE_ALONE = gradproof.Settings(oracles=["reference"])
 
@@ -39,7 +38,9 @@ def normal(*shape, seed=0, dtype=jnp.float32):
 
 
 def check(fn, inputs, kwargs=None, **options):
-    return gradproof.check(fn, inputs, kwargs, **{"seed": 3, **options})
+    """A report of the two modes; each further check compiles further programs."""
+    usual = {"seed": 3, "checks": ["backward", "forward"]}
+    return gradproof.check(fn, inputs, kwargs, **{**usual, **options})
 
 
 def verdicts(report):
@@ -88,49 +89,6 @@ good = with_backward(lambda kept, g: (g * jnp.cos(kept[0]) * kept[1], g * jnp.si
 bad = with_backward(lambda kept, g: (g * jnp.cos(kept[0]) * kept[1], g * jnp.cos(kept[0])))
 
 
-def test_a_plain_function_passes_every_check_in_double_precision(x64):
-    report = check(lambda x: jax.nn.softmax(x) @ x.T, normal(3, 4, dtype=jnp.float64), order=2)
-    ran = {name for name, verdict in verdicts(report).items() if verdict is PASSED}
-    assert report.verdict is PASSED, str(report)
-    assert {
-        "backward",
-        "forward",
-        "forward_vs_backward",
-        "linearity",
-        "grad_metadata",
-        "determinism",
-    } <= ran
-    assert {"batched", "batched_forward", "second_order", "forward_over_forward"} <= ran
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_a_function_that_widens_its_narrow_inputs_at_once_is_checked(dtype):
-    """Compiled, it was taken to other points in a format of which NumPy knows no limits."""
-    x = jnp.asarray(np.random.default_rng(1).standard_normal(6), dtype)
-    assert check(jnp.fft.fft, x, seed=0).verdict is not FAILED
-    assert check(lambda x: jnp.sin(x.astype(jnp.float32)), x).verdict is PASSED
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "complex64"])
-def test_low_precision_is_held_against_double_precision_without_the_users_configuration(dtype):
-    assert not jax.config.jax_enable_x64
-    report = check(lambda x: jnp.sin(x) * x, normal(40, dtype=dtype))
-    assert report.verdict is PASSED, str(report)
-    assert "float64" in report["backward"].oracle
-    assert not jax.config.jax_enable_x64
-    wrong = check(lambda x: wrong_sine(x, x), normal(40, dtype=dtype), checks=["forward"])
-    assert wrong["forward"].verdict is FAILED
-
-
-def test_an_array_of_64_bits_made_in_a_context_stays_one():
-    with jax.enable_x64(True):
-        x = normal(5, dtype=jnp.float64)
-    report = check(jnp.sin, x)
-    assert report.inputs == ("x: float64[5]",)
-    assert report["backward"].resolution < 1e-6
-    assert report.verdict is PASSED
-
-
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_functions_that_are_not_holomorphic(dtype):
     with jax.enable_x64(dtype == "complex128"):
@@ -157,17 +115,18 @@ WRAPPED = {
 @pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
 def test_rules_are_seen_through_transforms(wrap, x64):
     inputs = normal(5, dtype=jnp.float64), normal(5, seed=1, dtype=jnp.float64)
-    for fn in (good, sine):
-        report = check(wrap(fn), inputs)
+    for fn, name in ((good, "backward"), (sine, "forward")):
+        report = check(wrap(fn), inputs, checks=[name])
         assert report.verdict is PASSED, summaries(report)
-    found = check(wrap(bad), inputs)["backward"]
+    found = check(wrap(bad), inputs, checks=["backward"])["backward"]
     assert {each.input_name for each in found.findings} <= {"w", "input 1"}
     assert found.verdict is FAILED
-    assert check(wrap(wrong_sine), inputs)["forward"].verdict is FAILED
+    assert check(wrap(wrong_sine), inputs, checks=["forward"])["forward"].verdict is FAILED
 
 
 def test_a_custom_vjp_has_no_forward_mode_and_says_so(x64):
-    report = check(good, (normal(3, dtype=jnp.float64),) * 2, order=2)
+    checks = ["backward", "forward", "second_order"]
+    report = check(good, (normal(3, dtype=jnp.float64),) * 2, order=2, checks=checks)
     assert report["forward"].verdict is SKIPPED
     assert "custom_vjp" in report["forward"].summary
     assert report["second_order"].verdict is PASSED
@@ -203,7 +162,8 @@ def test_symbolic_zeros_reach_the_rules(x64):
         return (parts[0] * jnp.cos(x) - parts[1] * jnp.sin(x) + jnp.zeros_like(x),)
 
     both.defvjp(forward, backward, symbolic_zeros=True)
-    report = check(both, normal(3, dtype=jnp.float64))
+    checks = ["backward", "missing_grad_output"]
+    report = check(both, normal(3, dtype=jnp.float64), checks=checks)
     assert report.verdict is PASSED, str(report)
     assert {(True, False), (False, True), (False, False)} <= seen
 
@@ -213,7 +173,8 @@ def test_symbolic_zeros_reach_the_rules(x64):
         return (gs[0] * jnp.cos(x) - gs[1] * jnp.sin(x),)
 
     both.defvjp(forward, forgets, symbolic_zeros=True)
-    assert verdicts(check(both, normal(3, dtype=jnp.float64)))["missing_grad_output"] is FAILED
+    report = check(both, normal(3, dtype=jnp.float64), checks=checks)
+    assert report["missing_grad_output"].verdict is FAILED
 
 
 def test_a_custom_jvp_with_symbolic_zeros_and_what_it_does_not_differentiate(x64):
@@ -283,28 +244,15 @@ def test_random_numbers_that_follow_the_default_dtype_are_no_reason_to_accuse():
     assert "draws other random numbers" in report["backward"].oracle
 
 
-def test_float0_tangents_of_integer_outputs_are_left_out(x64):
-    def top(x, k):
-        values, places = jax.lax.top_k(x, 2)
-        return values * k, places
-
-    assert check(top, (normal(6, dtype=jnp.float64), jnp.array(3))).verdict is PASSED
-
-
 def test_second_order_of_a_rule_whose_derivative_is_wrong(x64):
     def backward(kept, g):
         x, w = kept
         return g * jax.lax.stop_gradient(jnp.cos(x)) * w, g * jnp.sin(x)
 
     inputs = (normal(3, dtype=jnp.float64), normal(3, seed=1, dtype=jnp.float64))
-    report = check(with_backward(backward), inputs, order=2)
+    report = check(with_backward(backward), inputs, order=2, checks=["backward", "second_order"])
     assert report["backward"].verdict is PASSED
     assert report["second_order"].verdict is FAILED
-
-
-def test_third_order(x64):
-    report = check(jnp.sin, normal(3, dtype=jnp.float64), order=3)
-    assert report["third_order"].verdict is PASSED, str(report)
 
 
 def test_a_batching_rule_that_is_wrong_is_found(x64):
@@ -320,7 +268,7 @@ def test_a_batching_rule_that_is_wrong_is_found(x64):
         lambda kept, g: (scaled(g, jnp.cos(kept[0]) * kept[1]), g * jnp.sin(kept[0]))
     )
     inputs = (normal(3, dtype=jnp.float64), normal(3, seed=1, dtype=jnp.float64))
-    report = check(fn, inputs)
+    report = check(fn, inputs, checks=["backward", "batched"])
     assert report["backward"].verdict is PASSED, summaries(report)
     assert report["batched"].verdict is FAILED
 
@@ -336,57 +284,11 @@ def test_control_flow_without_a_backward_is_checked_forward_only():
     assert report["forward"].verdict is PASSED, str(report)
 
 
-def test_a_loop_that_is_batched_ends_for_each_entry_by_itself():
-    """JAX keeps the entries whose condition is false; honest runs raised here, and accused expi."""
-
-    @jax.vmap
-    def doubled(x):
-        return jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (2 * s[0], s[1] * x), (x, x))[1]
-
-    report = check(doubled, jnp.array([0.3, 0.7, 1.2, 2.0]), checks=["forward"])
-    assert report["forward"].verdict is PASSED, str(report)
-
-
 def test_a_function_that_steers_by_values_is_not_compiled():
     def branchy(x):
         return jnp.sin(x) if x.sum() > 0 else jnp.cos(x)
 
     assert check(branchy, normal(4) + 5).verdict is PASSED
-
-
-def test_a_reference_is_verified_and_believed():
-    def reference(x, w):
-        return jnp.sin(x) * w
-
-    inputs = normal(20), normal(20, seed=1)
-    report = check(good, inputs, reference=reference, settings=REFERENCE_ALONE)
-    assert report.verdict is PASSED
-    assert "reference" in report["backward"].oracle
-    assert check(bad, inputs, reference=reference, settings=REFERENCE_ALONE).verdict is FAILED
-
-
-def test_partial_sums_inside_a_cumulated_sum_are_rounded_in_honest_runs():
-    """Rounded once at the end they explained too little: JAX's own sum in bfloat16 was accused."""
-
-    def total(x):
-        return jnp.cumsum(x * x)
-
-    def reversed_sums(x):
-        return jnp.flip(jnp.cumsum(jnp.flip(x)))
-
-    def ruled(slope):
-        fn = jax.custom_vjp(total)
-        fn.defvjp(lambda x: (total(x), x), lambda x, g: (slope * x * reversed_sums(g),))
-        return fn
-
-    def reference(x):
-        return jnp.cumsum(x * x)
-
-    options = {"reference": reference, "settings": REFERENCE_ALONE, "checks": ["backward"]}
-    x = normal(200, dtype=jnp.bfloat16)
-    report = check(total, x, **options)
-    assert report.verdict is PASSED, str(report)
-    assert check(ruled(jnp.bfloat16(2.125)), x, **options).verdict is FAILED
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.1])
@@ -405,72 +307,6 @@ def test_a_number_in_the_program_is_rounded_in_honest_runs(factor):
     x = jnp.asarray(np.random.default_rng(1).standard_normal((64, 32)), jnp.bfloat16)
     report = check(share, (x,), checks=["backward"], seed=1)
     assert report.verdict is (PASSED if factor == 1 else FAILED)
-
-
-def test_sums_of_few_bits_are_off_by_their_partial_sums_and_others_not_at_all():
-    terms = jnp.asarray(np.random.default_rng(0).standard_normal((400, 64)), jnp.bfloat16)
-    exact = np.asarray(terms, float).sum(1)
-
-    def summed(x):  # as it is in the VJP of a bias: jnp.sum widens first
-        zeros = jnp.zeros(400, x.dtype)
-        return jax.vjp(lambda b: jnp.broadcast_to(b[:, None], x.shape), zeros)[1](x)[0]
-
-    kernel = np.asarray(summed(terms), float)
-
-    def told(fn, x):
-        run = rounded(fn, x)
-        return run.value(run.point)
-
-    ratio = np.std(told(summed, terms) - exact) / np.std(kernel - exact)
-    assert 0.3 < ratio < 3
-
-    whole = jnp.ones((3, 64), jnp.bfloat16)
-    assert (told(lambda x: x.sum(1), whole) == 64).all()
-    into = np.zeros(200, int)
-    scattered = told(lambda x: jnp.zeros(2).at[into].add(x), terms[:200, 0])
-    assert scattered[0] != np.asarray(terms[:200, 0], float).sum()
-    assert scattered[1] == 0
-
-
-def rounded(fn, x, seed=0):
-    """An honest run of `fn` in the arithmetic of bfloat16."""
-    with jax.enable_x64(True):
-        return build(fn, (x.astype(jnp.float64),)).rounded_map(2.0**-8, 2.0**-133, seed)
-
-
-PREFIXES = {
-    "cumsum": (jax.lax.cumsum, np.cumsum),
-    "cumprod": (jax.lax.cumprod, np.cumprod),
-    "cumlogsumexp": (jax.lax.cumlogsumexp, np.logaddexp.accumulate),
-    "associative_scan": (
-        lambda x, **options: jax.lax.associative_scan(jnp.multiply, x, **options),
-        np.cumprod,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PREFIXES)
-def test_each_partial_result_of_a_prefix_operation_is_rounded(name):
-    fn, exact = PREFIXES[name]
-    signs = np.resize([1.0, 1.0, -1.0], 40)
-    x = jnp.asarray(signs * np.random.default_rng(0).uniform(1.0, 1.1, 40), jnp.bfloat16)
-    runs = [rounded(functools.partial(fn, reverse=True), x, seed) for seed in range(6)]
-    honest = np.stack([run.value(run.point) for run in runs])
-    values = exact(np.asarray(x, float)[::-1])[::-1]
-    errors = np.abs(honest / values - 1).max(axis=0) / 2.0**-7
-    assert errors[-1] == 0  # the first of them is copied
-    assert errors.max() > 1.2  # one rounding is 1 at most
-    assert np.median(errors) < 10
-    assert not (np.frexp(honest)[0] * 2**8 % 1).any()  # numbers of bfloat16
-
-
-def test_what_a_backward_saved_is_rounded_once_for_all_cotangents():
-    honest, other = (rounded(jnp.sin, normal(30), seed) for seed in (0, 1))
-    v = np.resize([1.0, -2.0, 0.5], 30)  # powers of two: the product is not rounded
-    assert np.array_equal(honest.vjp(v) / v, honest.vjp(4 * v) / (4 * v))
-    assert np.array_equal(honest.jvp(v), honest.vjp(v))
-    assert np.array_equal(honest.value(honest.point), honest.value(honest.point))
-    assert not np.array_equal(honest.vjp(v), other.vjp(v))
 
 
 @pytest.mark.slow
@@ -528,34 +364,20 @@ def test_of_an_input_that_nothing_depends_on_the_derivative_is_zero(x64):
     assert check(fn, inputs)["backward"].verdict is FAILED
 
 
-def test_domain_and_projection(x64):
-    x = jnp.abs(normal(4, dtype=jnp.float64)) + 0.1
-    assert check(jnp.sqrt, x, domain=(0, None)).verdict is PASSED
-    a = normal(3, 3, dtype=jnp.float64)
-    spd = a @ a.T + jnp.eye(3)
-    report = check(lambda a: jnp.linalg.cholesky((a + a.T) / 2, symmetrize_input=False), spd)
-    assert report.verdict is PASSED, str(report)
-
-
-@pytest.mark.parametrize("drawn", [0, 5, 623], ids=["fresh", "used", "used up"])
+@pytest.mark.parametrize("drawn", [5, 623], ids=["used", "used up"])
 def test_numpys_random_state_is_left_alone(drawn):
     np.random.seed(0)  # noqa: NPY002
     np.random.randint(2**32, size=drawn, dtype=np.uint32)  # noqa: NPY002
     before = np.random.get_state()  # noqa: NPY002
-    report = check(lambda x: x * np.random.rand(), normal(3))  # noqa: NPY002
+    report = check(
+        lambda x: x * np.random.rand(),  # noqa: NPY002
+        normal(3),
+        checks=["backward", "side_effects"],
+    )
     after = np.random.get_state()  # noqa: NPY002
     np.testing.assert_array_equal(after[1], before[1])
     assert after[2] == before[2]
     assert report["side_effects"].verdict is PASSED
-
-
-def test_a_function_that_seeds_numpys_generator_is_a_finding():
-    def seeding(x):
-        np.random.seed(3)  # noqa: NPY002
-        return jnp.sin(x)
-
-    report = check(seeding, normal(3))
-    assert report["side_effects"].verdict is FAILED
 
 
 @pytest.mark.parametrize(
@@ -600,18 +422,6 @@ def test_a_tracer_is_refused():
         jax.jit(lambda x: check(jnp.sin, x) and x)(jnp.ones(2))
 
 
-def test_projections_need_a_differentiable_cotangent_rule():
-    callback = with_backward(
-        lambda kept, g: (
-            jax.pure_callback(lambda g: np.asarray(g), jax.ShapeDtypeStruct(g.shape, g.dtype), g),
-            g,
-        )
-    )
-    target = build(callback, (normal(3), normal(3)))
-    with pytest.raises(Unsupported):
-        target.transposed_vjp(target.point, np.ones(3))
-
-
 # Layers.
 
 
@@ -645,6 +455,7 @@ def test_layers_of_flax_nnx_bring_their_parameters_and_keep_their_statistics():
     np.testing.assert_array_equal(np.asarray(net.norm.mean[...]), before)
 
 
+@pytest.mark.slow
 def test_honest_runs_go_inside_what_runs_in_a_mesh_only():
     """They took `shard_map` apart once, where `psum` has no axis, and called that a failure."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
@@ -692,16 +503,9 @@ def test_a_function_without_any_derivative_does_not_pass():
     def callback(x):
         return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
-    report = check(callback, normal(4))
+    report = check(callback, normal(4), checks=["backward", "forward", "side_effects"])
     assert report["side_effects"].verdict is PASSED
     assert report.verdict is SKIPPED
-
-
-def test_batched_rules_are_read_where_nothing_may_cross_to_the_device_unasked():
-    x = normal(3)
-    with jax.transfer_guard("disallow"):
-        report = check(jnp.sin, x, checks=["batched", "batched_forward"])
-    assert report.verdict is PASSED, str(report)
 
 
 def test_a_named_tuple_is_one_argument_of_a_function_of_one():
@@ -716,6 +520,7 @@ def test_a_named_tuple_is_one_argument_of_a_function_of_one():
     assert two.inputs == ("a: float32[3]",)
 
 
+@pytest.mark.slow
 def test_arrays_on_several_devices_stay_on_them():
     program = """
         import jax, jax.numpy as jnp, numpy as np, gradproof
@@ -745,7 +550,7 @@ def test_arrays_on_several_devices_stay_on_them():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("chosen", [False, True], ids=["factor", "entries"])
+@pytest.mark.parametrize("chosen", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_function_of_random_values_is_inconclusive_in_every_check(chosen):
     """What JAX traces again draws again: no two runs agree, and nothing can be accused."""
     drawn = np.random.default_rng(0)
@@ -790,8 +595,8 @@ def looped(fn):
 
 @pytest.mark.parametrize(
     ("wrap", "seeds"),
-    [(lambda fn: fn, 5), (jax.jit, 1), (looped, 1)],
-    ids=["plain", "jit", "scan"],
+    [(lambda fn: fn, 3), (jax.jit, 1)],
+    ids=["plain", "jit"],
 )
 def test_a_gradient_that_is_zero_unless_another_input_is_perturbed_is_found(wrap, seeds):
     inputs = normal(3), normal(3, seed=1)
@@ -803,27 +608,6 @@ def test_a_gradient_that_is_zero_unless_another_input_is_perturbed_is_found(wrap
         found = verdicts(report := check(wrong, inputs, **options))
         assert (found["backward"], found["grad_metadata"]) == (PASSED, FAILED)
         assert " needs a gradient, against all" in report["grad_metadata"].findings[0].message
-
-
-def test_subsets_of_the_inputs_are_not_compiled_and_of_loops_only_a_few(caplog):
-    inputs = [normal(3, seed=k) for k in range(6)]
-
-    def compiled(wrap, name, *checks):
-        caplog.clear()
-        with jax.log_compiles():
-            report = check(wrap(told(lambda needs: False)), inputs, checks=["backward", *checks])
-        assert report.verdict is PASSED
-        return sum(f"Compiling jit({name})" in each.message for each in caplog.records)
-
-    assert compiled(jax.jit, "plain", "grad_metadata") <= compiled(jax.jit, "plain")
-    more = compiled(looped, "scan", "grad_metadata") - compiled(looped, "scan")
-    assert 0 < more <= 32
-
-
-def test_no_subset_is_asked_for_where_no_rule_is_told():
-    target = build(lambda x, w: jnp.sin(x) * w, (normal(3), normal(3, seed=1)))
-    with pytest.raises(Unsupported, match="no rule of this function is told"):
-        target.vjp_wrt(np.ones(3), frozenset({0}))
 
 
 def test_the_function_runs_as_often_for_many_inputs_and_outputs_as_for_few():
@@ -841,7 +625,7 @@ def test_the_function_runs_as_often_for_many_inputs_and_outputs_as_for_few():
         )
         return len(ran)
 
-    assert runs(32) <= runs(16) + 2  # one group more tells twice as many apart
+    assert runs(12) <= runs(6) + 2  # one group more tells twice as many apart
 
 
 def valued(value, *, jvp):
@@ -856,15 +640,16 @@ def valued(value, *, jvp):
 
 
 @pytest.mark.parametrize("jvp", [False, True])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32"])
 def test_a_rule_returns_the_functions_value_beside_its_derivative(dtype, jvp):
     """A loss whose logged value is another than the one that training sees passed."""
     with jax.enable_x64(dtype == "float64"):
         x = normal(6, dtype=dtype)
         right = valued(lambda x: jax.nn.logsumexp(x), jvp=jvp)  # another way to the same value
         wrong = valued(lambda x: 1.2 * jax.nn.logsumexp(x), jvp=jvp)
-        assert check(right, x).verdict is not FAILED
-        report = check(wrong, x)
+        checks = ["backward", "side_effects"]
+        assert check(right, x, checks=checks).verdict is not FAILED
+        report = check(wrong, x, checks=checks)
         assert verdicts(report)["side_effects"] is FAILED
         assert "another value" in report["side_effects"].findings[0].message
         assert "the forward of the rule" in " ".join(str(report).split())
