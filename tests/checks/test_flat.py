@@ -45,28 +45,6 @@ def test_a_wrong_rule_elsewhere_is_told_and_certifies_nothing(dtype) -> None:
     assert "at a point where it varies the derivative is wrong" in result.summary
 
 
-def softmax_with_largest(factor: float):
-    """A softmax, `factor` times the derivative of its largest output."""
-
-    def slope(g, x):
-        y = x.softmax(-1)
-        g = torch.where(y == y.amax(), factor * g, g)
-        return y * (g - (g * y).sum(-1, keepdim=True))
-
-    return ruled(lambda x: x.softmax(-1), slope)
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("size", [4, 16, 64])
-def test_outputs_that_stand_still_leave_right_and_wrong_apart(size, seed) -> None:
-    """Of logits of 100 the largest output is mostly 1 to the last bit; the others are measured."""
-    x = (100 * normal(size, seed=seed).detach()).requires_grad_()
-    result = gradproof.check(lambda x: x.softmax(-1), (x,), seed=seed)
-    assert result.verdict is not Verdict.FAILED, str(result)
-    result = gradproof.check(softmax_with_largest(1.1), (x,), seed=seed, checks=("backward",))
-    assert result.verdict is not Verdict.PASSED, str(result)
-
-
 @pytest.mark.xfail(
     strict=True,
     reason="where F stands still, claims in bfloat16 are compared at the point alone",
@@ -136,23 +114,6 @@ def test_gelu_that_is_off_by_a_hundredth_does_not_pass_there(low, high) -> None:
         assert backward_of(wrong, x).verdict is Verdict.FAILED
     else:  # all but the last are on treads
         assert backward_of(wrong, x).verdict is not Verdict.PASSED
-
-
-def test_a_derivative_of_an_output_that_underflows_to_zero_is_not_refuted() -> None:
-    """1 + erf(x) is exactly zero below -8.3, its derivative is not."""
-    x = torch.linspace(-9, -8.5, 3, dtype=torch.float64, requires_grad=True)
-    gelu = torch.nn.functional.gelu
-
-    def both(x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([gelu(x), 1e-6 * x])
-
-    result = backward_of(both, x)
-    assert result.verdict is not Verdict.FAILED, result.summary
-
-    def doubled(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        return g[:3] * 1e-12 + 1e-6 * g[3:]
-
-    assert backward_of(ruled(both, doubled), x).verdict is Verdict.FAILED
 
 
 def _slope_of_gelu(x: torch.Tensor) -> torch.Tensor:

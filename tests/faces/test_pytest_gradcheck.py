@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 import shlex
 from pathlib import Path
 
@@ -206,21 +205,6 @@ def line_of(text: str) -> int:
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
-@pytest.mark.needs("jinja2")
-def test_a_page_and_explain_show_the_comparison(run, pytester, capsys):
-    from gradproof import cli
-
-    options = ("--gradproof-gradcheck=compare", "-k", "layout or refusal")
-    run(*options, "--gradproof-report=report.html")
-    page = (pytester.path / "report.html").read_text(encoding="utf-8")
-    assert "PyTorch's gradcheck and gradproof" in page.replace("&#39;", "'")
-    assert re.search(r"test_it.py::test_layout<br>.*gradcheck\(Layout.apply\)", page)
-    run(*options, "--gradproof-report=report.json")
-    capsys.readouterr()
-    assert cli.main(["explain", "report.json"]) == 0
-    assert "  call       gradcheck(Layout.apply) at test_it.py:" in capsys.readouterr().out
-
-
 def test_an_exception_of_pytorchs_is_the_tests_and_shows_no_frame_of_ours(run, pytester):
     pytester.makepyfile(
         test_it="""
@@ -238,24 +222,6 @@ def test_breaks():
     result.stdout.fnmatch_lines(["E       RuntimeError: no such luck"])
     result.stdout.no_fnmatch_line("*_suite.py*")
     result.stdout.fnmatch_lines(["    1     1          0 *"])
-
-
-def test_what_is_checked_while_a_file_is_imported_is_judged_and_not_counted(run, pytester):
-    pytester.makepyfile(
-        test_it="""
-import torch
-from torch.autograd import gradcheck
-
-assert gradcheck(torch.sin, (torch.ones(2, dtype=torch.float64, requires_grad=True),))
-
-def test_nothing():
-    pass
-"""
-    )
-    for way in ("replace", "compare"):
-        result = run(f"--gradproof-gradcheck={way}")
-        assert result.parseoutcomes() == {"passed": 1}
-        result.stdout.no_fnmatch_line("gradproof: *")
 
 
 def test_everything_is_as_it_was_after_the_run(run):
@@ -302,19 +268,6 @@ def test_faces_that_assert_are_counted_reported_and_repeated_without_any_option(
     reports = [row["report"] for row in document(pytester)["reports"]]
     assert {report["seed"] for report in reports} == {11}
     assert reports[-1]["repeat"] == "pytest test_it.py::test_refused --gradproof-seed=11"
-
-
-def test_the_line_to_repeat_is_one_of_the_folder_that_pytest_was_started_in(
-    run, pytester, monkeypatch
-):
-    pytester.makepyfile(test_it=COUNTED)
-    (pytester.path / "inner").mkdir()
-    (pytester.path / "test_it.py").rename(pytester.path / "inner" / "test_it.py")
-    monkeypatch.chdir(pytester.path / "inner")
-    run("--gradproof-report=report.json", "--gradproof-seed=11", "-k", "refused")
-    [row] = document(pytester, "inner/report.json")["reports"]
-    assert row["name"] == "inner/test_it.py::test_refused"
-    assert row["report"]["repeat"] == "pytest test_it.py::test_refused --gradproof-seed=11"
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "suite.md").read_text(encoding="utf-8")
