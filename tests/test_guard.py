@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -113,38 +110,6 @@ def test_sixteen_threads_get_right_verdicts():
 
     expected = {k: Verdict.FAILED if k % 2 else Verdict.PASSED for k in range(16)}
     assert verdicts_of_threads(verdict, 16) == expected
-
-
-FORKING = """
-import os, sys, threading
-import numpy as np
-import gradproof
-
-begun, over = threading.Event(), threading.Event()
-
-def waiting(x):
-    begun.set()
-    over.wait()
-    return np.sin(x)
-
-def check(fn):
-    return gradproof.check(gradproof.by_hand(fn, vjp=lambda x, v: v * np.cos(x)), np.ones(2))
-
-threading.Thread(target=check, args=(waiting,)).start()
-begun.wait()
-child = os.fork()
-if not child:
-    os._exit(0 if check(np.sin) else 1)
-code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-over.set()
-sys.exit(code)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork")
-def test_a_process_that_forks_while_another_thread_checks_can_check():
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING], check=False, timeout=120)
-    assert done.returncode == 0
 
 
 # Interrupts --------------------------------------------------------------------------------------

@@ -80,6 +80,13 @@ def test_sixteen_bits():
     assert both(ruled(lambda x, t: 0 * t), (x,), 1, ["fwd"]) == (True, False)
 
 
+def test_the_step():
+    """Of a function that turns within 1e-4: a step that is too large for it, or one that fits."""
+    with jax.enable_x64(True):
+        x = X.astype(np.float64)
+        assert both(lambda x: jnp.sin(3e4 * x), (x,), 1, ["fwd"]) == (False, True)
+
+
 def test_what_cannot_be_told():
     """A constant: nothing was tested."""
     assert accepts(theirs, lambda x: 0 * x, (X,), 1)
@@ -138,6 +145,16 @@ def test_the_message():
 # What is the same.
 
 
+def test_numbers_of_python_are_differentiated():
+    assert both(lambda x, y: x * jnp.sin(y), (1.5, X), 1) == (True, True)
+    wrong = ruled(lambda x, t: 1.5 * slope(x, t))
+    assert both(wrong, (0.5,), 1) == (False, False)
+
+
+def test_a_mode_may_be_a_word():
+    assert both(jnp.tanh, (X,), 1, "rev") == (True, True)
+
+
 def test_tangents_of_another_dtype_are_wrong():
     def coarse(primals, tangents):
         out, tangent = jax.jvp(jnp.tanh, primals, tangents)
@@ -146,3 +163,19 @@ def test_tangents_of_another_dtype_are_wrong():
     right = functools.partial(jax.jvp, jnp.tanh)
     assert both(jnp.tanh, right, (X,), check="check_jvp") == (True, True)
     assert both(jnp.tanh, coarse, (X,), check="check_jvp") == (False, False)
+
+
+def test_a_second_derivative_that_is_zero_by_structure():
+    assert both(lambda x: 3 * x, (X,), 2) == (True, True)  # no warning: these are errors here
+
+
+def test_an_input_that_is_nan():
+    assert both(jnp.sin, (np.array([1.0, np.nan], np.float32),), 1) == (True, False)
+
+
+def test_tolerances_reach_the_identities():
+    fn = jax.custom_vjp(jnp.sin)
+    fn.defvjp(
+        lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x) * (1 + 1e-4 * jnp.sin(1e3 * g)),)
+    )
+    assert both(fn, (X,), 1, ["rev"], rtol=1e-2, atol=1e-2) == (True, True)
