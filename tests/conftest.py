@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import hypothesis
 import numpy as np
@@ -68,9 +68,8 @@ def numbers_by_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     if request.config.getoption("--fresh-seeds"):
         return
     numbers = random.Random(request.node.nodeid)
-    drawn = SimpleNamespace(randbits=lambda bits: numbers.randrange(2**bits))
-    monkeypatch.setattr("gradproof._data.settings.secrets", drawn)
-    np.random.seed(numbers.randrange(2**32))  # noqa: NPY002  # a test's function may draw from it
+    monkeypatch.setattr(secrets, "randbits", lambda bits: numbers.randrange(2**bits))
+    np.random.seed(numbers.randrange(2**32))  # a test's function may draw from it  # noqa: NPY002
     if torch := sys.modules.get("torch"):
         torch.manual_seed(numbers.randrange(2**32))
 

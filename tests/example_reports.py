@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradproof._data.records import (
+from gradproof import (
     Cause,
     CheckResult,
     Finding,
@@ -257,15 +257,6 @@ REPORTS = {
         ),
         CheckResult("forward", PASSED, "the same", kinks=tuple(kink(i) for i in range(10))),
     ),
-    "a_claim_outside_a_kink": report(
-        CheckResult(
-            "backward",
-            FAILED,
-            "1 of 4 entries wrong",
-            findings=(Finding("backward", kink(0).message, "kink", kink(0).input, kink(0).output),),
-            kinks=(kink(0), kink(1)),
-        ),
-    ),
     "inconclusive": report(
         CheckResult(
             "backward",
@@ -275,19 +266,6 @@ REPORTS = {
             notes=("float32 computes to 6e-8", "the step chosen is 0.25"),
         ),
         FORWARD_SKIPPED,
-    ),
-    "few_bits": report(
-        CheckResult(
-            "backward",
-            PASSED,
-            f"128 x 144 Jacobian verified to 3e-11, against {ORACLE}; the claims agree with it to "
-            "7e-03",
-            resolution=0.0068,
-            notes=("the function computes in about 8 bits, whatever the dtype of its arrays says",),
-            oracle=ORACLE,
-            statistics=statistics("x", slope=0.02) + statistics("weight", rms=1.3333),
-        ),
-        inputs=("x: bfloat16[8, 16]", "weight: bfloat16[16]"),
     ),
     "few_bits_wrong": report(
         CheckResult(
@@ -326,10 +304,4 @@ REPORTS = {
     ),
     "all_skipped": report(FORWARD_SKIPPED, calls={}, outputs=(), inputs=()),
     "no_checks": report(),
-    "long_names": report(
-        BACKWARD_FAILED,
-        target="torch.nn.modules.transformer.TransformerEncoderLayer._scaled_dot_product",
-        inputs=tuple(f"params['layer{i}']['weight']: float64[128, 128]" for i in range(4)),
-        calls={"function": 1_234_567, "vjp": 2_345_678, "jvp": 3_456_789},
-    ),
 }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+import stat
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +18,7 @@ import torch
 import gradproof
 from example_reports import REPORTS
 from gradproof import cli
-from gradproof._render import json as codec
-from gradproof._render import text
+from gradproof.errors import UsageError
 from user_files import WRONG_SINE
 
 LAYER_NORM = ["check", "torch.nn.functional:layer_norm", "float64[8,16]", "[16]"]
@@ -94,8 +97,9 @@ def calls(monkeypatch):
     return seen
 
 
-def reports_in(written: str) -> dict[str, gradproof.Report]:
-    return dict(codec.load_many(written))
+def reports_in(file: Path) -> dict[str, dict]:
+    """The reports of a file of several, by name."""
+    return {each["name"]: each["report"] for each in json.loads(file.read_text())["reports"]}
 
 
 # What is printed, and the exit status.
@@ -124,13 +128,12 @@ def test_the_exit_status_is_the_verdict(name, status, monkeypatch, capsys):
     argv = [*LAYER_NORM, "--seed", "7"]
     assert cli.main(argv) == status
     expected = replace(REPORTS[name], repeat=shlex.join(["gradproof", *argv]))
-    assert capsys.readouterr().out.rstrip() == text.render(expected)
+    assert capsys.readouterr().out.rstrip() == str(expected)
 
 
 def test_the_line_that_repeats_the_run_holds_the_seed_that_was_drawn(calls, ops):
     cli.main([*LAYER_NORM, "--json", "r.json"])
-    [report] = reports_in((ops.parent / "r.json").read_text()).values()
-    assert report.repeat == (
+    assert reports_in(ops.parent / "r.json")["layer_norm"]["repeat"] == (
         "gradproof check torch.nn.functional:layer_norm 'float64[8,16]' '[16]' --json r.json "
         f"--seed {calls[0][3]['seed']}"
     )
@@ -139,7 +142,7 @@ def test_the_line_that_repeats_the_run_holds_the_seed_that_was_drawn(calls, ops)
 def test_what_is_known_when_the_user_interrupts_is_printed(capsys, ops):
     assert cli.main(["check", f"{ops}:stops", "float64[3]", "--json", "r.json"]) == 130
     assert "interrupted before it was decided" in capsys.readouterr().out
-    assert list(reports_in((ops.parent / "r.json").read_text())) == ["stops"]
+    assert list(reports_in(ops.parent / "r.json")) == ["stops"]
 
 
 @pytest.mark.parametrize("form", ["json", pytest.param("html", marks=pytest.mark.needs("jinja2"))])
@@ -383,27 +386,25 @@ def test_a_file_that_fails_to_import_is_shown_with_its_own_frames(ops, capsys, s
 
 
 def test_one_report_is_explained_as_it_was_printed(tmp_path, capsys):
-    file = tmp_path / "r.json"
-    file.write_text(codec.dump(REPORTS["one_failure"]), encoding="utf-8")
+    file = REPORTS["one_failure"].save(tmp_path / "r.json")
     assert cli.main(["explain", str(file)]) == 0
-    assert capsys.readouterr().out.rstrip() == text.render(REPORTS["one_failure"])
+    assert capsys.readouterr().out.rstrip() == str(REPORTS["one_failure"])
 
 
 def test_many_reports_are_a_table_below_those_that_did_not_pass(tmp_path, capsys):
-    file = tmp_path / "r.json"
     named = [("right", REPORTS["passed"]), ("wrong", REPORTS["one_failure"])]
-    file.write_text(codec.dump_many(named), encoding="utf-8")
+    results = [gradproof.CaseResult(name, report) for name, report in named]
+    file = gradproof.SurveyReport(results).save(tmp_path / "r.json")
     assert cli.main(["explain", str(file)]) == 0
     out = capsys.readouterr().out
-    assert text.render(REPORTS["one_failure"]) in out
-    assert text.render(REPORTS["passed"]) not in out
+    assert str(REPORTS["one_failure"]) in out
+    assert str(REPORTS["passed"]) not in out
     assert out.rstrip().endswith("1 derivative verified to 3e-11, 1 failed")
 
 
 @pytest.mark.needs("jinja2")
 def test_a_kept_report_becomes_a_page(tmp_path, capsys):
-    file, page = tmp_path / "r.json", tmp_path / "r.html"
-    file.write_text(codec.dump(REPORTS["one_failure"]), encoding="utf-8")
+    file, page = REPORTS["one_failure"].save(tmp_path / "r.json"), tmp_path / "r.html"
     assert cli.main(["explain", str(file), "--html", str(page)]) == 0
     assert page.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html>")
 
@@ -417,3 +418,33 @@ def test_what_is_no_report_is_refused_in_one_sentence(tmp_path, capsys, content)
     assert out == ""
     assert err.startswith("gradproof: FILE: ")
     assert err.count("\n") == 1
+
+
+# A file that was there stays whole until the new one is.
+
+
+@pytest.mark.parametrize("error", [OSError("No space left on device"), KeyboardInterrupt()])
+def test_where_writing_ends_early_the_old_file_is_whole(tmp_path, monkeypatch, error):
+    file = tmp_path / "report.json"
+    file.write_text("the old one")
+
+    def full(_: int) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises((UsageError, KeyboardInterrupt)):
+        REPORTS["passed"].save(file)
+    assert file.read_text() == "the old one"
+    assert os.listdir(tmp_path) == ["report.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
+def test_a_link_and_the_mode_of_a_file_stay(tmp_path):
+    file, link = tmp_path / "real.json", tmp_path / "link.json"
+    file.write_text("old")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    REPORTS["passed"].save(link)
+    assert link.is_symlink()
+    assert json.loads(file.read_text())["target"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640

@@ -81,19 +81,6 @@ def test_an_interrupt_keeps_what_is_known_and_names_the_rest():
     assert {each.error for each in results[1:]} == {"interrupted before it was finished"}
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_terminal_shows_how_many_are_done(terminal, monkeypatch, capsys):
-    if terminal:
-        monkeypatch.setenv("FORCE_COLOR", "1")
-    else:
-        monkeypatch.delenv("FORCE_COLOR", raising=False)
-    list(gradproof.survey([sine_case(), sine_case()]))
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert ("100%" in err) is terminal
-    assert terminal or not err.strip()  # an older Rich ends with a line
-
-
 def test_a_report_of_all_is_printed_and_saved(tmp_path):
     found = SurveyReport(gradproof.survey([sine_case(), sine_case(wrong), case_of(raises)]))
     assert not found
@@ -119,11 +106,6 @@ def test_a_report_of_all_is_printed_and_saved(tmp_path):
 def test_what_are_no_cases_is_refused_at_once(cases, says):
     with pytest.raises(UsageError, match=says):
         gradproof.survey(cases)
-
-
-def test_a_case_without_a_function_is_an_error():
-    [result] = gradproof.survey([Case(3, point())])
-    assert result.error.startswith("fn: expected")
 
 
 def test_threads_find_the_same():

@@ -56,17 +56,6 @@ def test_tensors_as_they_are(kind, claim, factor, verdict):
     assert {each.dtype for each in seen} <= {x.dtype, torch.float64}
 
 
-def test_objectives_with_gradient_and_hessian():
-    x = drawn(3).requires_grad_()
-    options = {"grad": torch.cos, "hess": lambda x: torch.diag(-x.sin())}
-    right = gradproof.by_hand(lambda x: x.sin().sum(), **options)
-    assert gradproof.check(right, x, seed=0).verdict == "passed"
-    options["hess"] = lambda x: torch.diag(x.sin())
-    report = gradproof.check(gradproof.by_hand(lambda x: x.sin().sum(), **options), x, seed=0)
-    failed = [each.name for each in report.checks if each.findings]
-    assert failed == ["second_order", "forward_over_reverse"]
-
-
 def test_a_layer_and_what_autograd_says_of_it_inside():
     layer = torch.nn.Linear(3, 2, dtype=torch.float64)
 

@@ -19,7 +19,6 @@ from torch.autograd import forward_ad
 from torch.autograd.function import FunctionCtx
 
 import gradproof
-from gradproof import _guard
 from gradproof.torch import gradcheck
 
 OURS = Path(gradproof.__file__).parent
@@ -99,7 +98,6 @@ class Everything:
             "declared": FunctionCtx.mark_non_differentiable,
             "errstate": np.geterr(),
             "handler": signal.getsignal(signal.SIGINT),
-            "turn": _guard._turns._is_owned(),
         }
         for k, tensor in enumerate(self._tensors):
             values = tensor.detach().tolist()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import gradproof  # noqa: E402  (torch may be missing)
+import gradproof
 
 
 class HalfRelu(torch.autograd.Function):

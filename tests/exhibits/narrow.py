@@ -15,11 +15,6 @@ def _narrow(xp: Any, x: Any) -> Any:
     return xp.astype(xp.astype(x, xp.float32), xp.float64)
 
 
-def _half(xp: Any, x: Any) -> Any:
-    """To float16 and back: steps of a 64th of x see that it follows, finer ones do not."""
-    return xp.astype(xp.astype(x, xp.float16), xp.float64)
-
-
 def _penalised(xp: Any, x: Any) -> Any:
     return xp.sum(x * x) + 0.1 * xp.sum(_narrow(xp, x) ** 2)
 
@@ -106,29 +101,3 @@ NOT_ACCUSED = (
 )
 
 WRONG = (*PASSED, *NOT_ACCUSED)
-
-
-def _undecided(name: str, value: Callable[..., Any], backward: Callable[..., Any]) -> Portable:
-    """Right with its part in half precision, and wrong without: F rarely says which."""
-    return Portable(
-        name=name,
-        source="extra",
-        inputs=lambda: (np.asarray(normal(40)),),
-        value=value,
-        right=lambda xp, g, x: backward(xp, g, x, 0.1),
-        wrong=lambda xp, g, x: backward(xp, g, x, 0.0),
-    )
-
-
-UNDECIDED = (
-    _undecided(
-        "waves_a_tenth_of_them_in_half_precision",
-        lambda xp, x: xp.sin(x) + 0.1 * xp.sin(_half(xp, x)),
-        lambda xp, g, x, part: (g * (1 + part) * xp.cos(x),),
-    ),
-    _undecided(
-        "squares_a_tenth_of_them_in_half_precision",
-        lambda xp, x: xp.sum(x * x) + 0.1 * xp.sum(_half(xp, x) ** 2),
-        lambda xp, g, x, part: (g * 2 * (1 + part) * x,),
-    ),
-)

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from gradproof._data.space import Slot, Space
 from gradproof._explain.coordinates import words_of_coordinates as described
 
-LINE = re.compile(r"^([a-z]+)\[(.*)\]$")
-
 
 def space_of(*shapes: tuple[int, ...], parts: tuple[str, ...] = ("",)) -> Space:
     return Space(tuple(Slot(name, s, parts) for name, s in zip("xyz", shapes, strict=False)))
@@ -98,31 +96,6 @@ def read(words: str, space: Space) -> dict[str, np.ndarray]:
 def test_the_usual_sets_have_the_usual_words(shape, picked, words):
     space = space_of(shape)
     assert described(chosen(space, x=picked), space) == words
-
-
-def test_whole_arrays_are_named():
-    space = space_of((3,), (2, 2), (4,))
-    assert described(chosen(space, y=...), space) == "all of y"
-    assert described(chosen(space, x=..., z=...), space) == "all of x and z"
-    assert described(chosen(space, x=..., z=[3]), space) == "all of x and z[3]"
-
-
-def test_real_and_imaginary_parts_are_told_apart():
-    space = space_of((4,), parts=("real", "imag"))
-    assert described(chosen(space, x=(slice(None), 1)), space) == "the imaginary part of x"
-    assert described(chosen(space, x=(2, 0)), space) == "the real part of x[2]"
-    assert described(chosen(space, x=(2,)), space) == "x[2]"
-
-
-def test_a_set_without_a_pattern_has_no_words():
-    space = space_of((16,))
-    assert described(chosen(space, x=[0, 3, 4, 9, 11, 12]), space) == ""
-
-
-def test_entries_of_a_sparse_array_are_named_where_they_lie():
-    indices = np.array([[0, 1], [2, 2], [5, 0]])
-    space = Space((Slot("x", (3,), entries=indices),))
-    assert described(np.array([False, True, False]), space) == "x[2, 2]"
 
 
 SHAPES = st.lists(st.integers(1, 6), min_size=0, max_size=3).map(tuple)

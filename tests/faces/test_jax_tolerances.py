@@ -65,10 +65,7 @@ def test_an_offset_fails_below_any_tolerance():
 
 LINEAR = {
     "matrix": lambda x: jnp.asarray(MATRIX, x.dtype) @ x,
-    "affine": lambda x: 3 * x + 1,
-    "sum": lambda x: x.sum(),
     "gather": lambda x: x[jnp.asarray([0, 2])],
-    "concatenated": lambda x: jnp.concatenate([x, 2 * x]),
     "relu": lambda x: jax.nn.relu(x - 0.5),
 }
 
@@ -101,16 +98,14 @@ def linear_with_second(slope):
 
 
 @pytest.mark.parametrize("modes", ["fwd", "rev"])
-@pytest.mark.parametrize("attempt", range(5))
-def test_a_second_derivative_of_zero_where_it_is_not_fails(modes, attempt):
+def test_a_second_derivative_of_zero_where_it_is_not_fails(modes):
     check_grads(with_second(2.0), (point(),), order=2, modes=modes)
     with pytest.raises(gradproof.DerivativeError):
         check_grads(with_second(0.0), (point(),), order=2, modes=modes)
 
 
 @pytest.mark.parametrize("modes", ["fwd", "rev"])
-@pytest.mark.parametrize("attempt", range(5))
-def test_a_second_derivative_of_another_number_than_zero_fails(modes, attempt):
+def test_a_second_derivative_of_another_number_than_zero_fails(modes):
     check_grads(linear_with_second(0.0), (point(),), order=2, modes=modes)
     with pytest.raises(gradproof.DerivativeError):
         check_grads(linear_with_second(0.01), (point(),), order=2, modes=modes)

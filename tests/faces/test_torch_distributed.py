@@ -88,17 +88,6 @@ def test_a_group_of_some_ranks_is_judged_under_the_ranks_of_the_job():
     assert "backward  FAILED" in inside[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "passed"), (2.0, "failed")])
-def test_a_function_costs_the_calls_that_it_costs_in_one_process(factor, verdict):
-    with rank_pool.Pool(1) as alone:
-        for size in (2, 4):
-            [here] = alone.run(rank_pool.calls, size, factor)
-            with rank_pool.Pool(size) as pool:
-                assert pool.run(rank_pool.calls, size, factor) == [here] * size
-            assert here[0] == verdict
-
-
 @pytest.mark.parametrize("name", APART)
 def test_ranks_that_do_not_do_the_same_say_so_everywhere(pair, name):
     said = APART[name][1]
@@ -128,13 +117,6 @@ def test_bad_input_is_one_sentence_on_every_rank(pair, shapes, options, said):
     assert [kind for kind, *_ in found] == ["UsageError"] * 2
     assert found[0][1] == found[1][1]
     assert said in found[0][1]
-
-
-def test_ranks_that_disagree_on_the_dtype_say_so(pair):
-    found = pair.run(rank_pool.asked, summed, [((3,), F64), ((3,), torch.float32)])
-    assert {message for _, message, _ in found} == {
-        "inputs: x is torch.float64 on rank 0 and torch.float32 on rank 1; give every rank the same"
-    }
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradproof._data.space import Slot, Space
+from gradproof._maps.contract import CallCounter, DifferentiableMap
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import step_tables
 from gradproof._numdiff.values import FunctionValues
 from numerics.calculus import KNOWN, Known
-from numpy_map import FunctionMap
 
 pytestmark = pytest.mark.usefixtures("as_in_the_engine")
 
@@ -25,11 +26,27 @@ TINY = float(np.finfo(float).tiny)  # a slope below it, of a function that is 0 
 SEEDS = st.integers(0, 10**6)
 
 
+class FlatMap(DifferentiableMap):
+    """A function of a flat vector, without a derivative: what `FunctionValues` asks for."""
+
+    def __init__(self, fn: Callable[[Vector], Vector], point: object) -> None:
+        self.fn, self.point = fn, np.array(point, float)
+        self.resolution, self.counts = 2.0**-53, CallCounter()
+        self.domain = Space((Slot("x", self.point.shape),))
+        self.codomain = Space((Slot("y", np.shape(fn(self.point.copy()))),))
+
+    def value(self, x: Vector) -> Vector:
+        return np.asarray(self.fn(x), float)
+
+    def vjp(self, v: Vector) -> Vector:
+        raise NotImplementedError
+
+
 def slopes_of(
     fn: Callable[[Vector], Vector], point: object, direction: object, table: str = "usual"
 ) -> Slopes:
-    map_ = FunctionMap(fn, np.array(point, float), np.zeros((1, 1)))
-    return measured_slopes(FunctionValues(map_).table(np.array(direction, float), TABLES[table]))
+    values = FunctionValues(FlatMap(fn, point))
+    return measured_slopes(values.table(np.array(direction, float), TABLES[table]))
 
 
 def covered(found: Slopes, true: Vector) -> Vector:
@@ -187,7 +204,7 @@ def test_where_the_function_raises_it_has_no_value() -> None:
             raise ValueError("outside")
         return np.exp(x)
 
-    values = FunctionValues(FunctionMap(fn, [1.0], np.eye(1)))
+    values = FunctionValues(FlatMap(fn, [1.0]))
     found = measured_slopes(values.table(np.ones(1), FINE))
     assert covered(found, np.array([np.e])).all()
     assert found.bar[0] < 1e-6
@@ -227,7 +244,7 @@ def test_bars_of_functionals_hold_and_are_small(known: Known) -> None:
     rng = np.random.default_rng(2)
     point = rng.standard_normal(48)
     u = random_direction(rng, point)
-    values = FunctionValues(FunctionMap(known.value, point, np.zeros((1, 1))))
+    values = FunctionValues(FlatMap(known.value, point))
     true = known.along(point, u)
     weights = rng.standard_normal((5, true.size))
     found = measured_slopes(values.table(u, USUAL).project(weights))

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gradproof._data.records import Patch, Report
+from gradproof import Patch, Report
 from gradproof._data.visible import UNSEEN
 from gradproof._render import html, json, terminal, text
 

@@ -1,4 +1,4 @@
-"""Which inputs need a gradient, which cotangents are there: few questions of any number."""
+"""Which inputs need a gradient, which cotangents are there: all subsets of few, some of many."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import torch
 
 import gradproof
 from exhibits.frame import normal
-from gradproof.torch import gradcheck
 
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 class Weighted(torch.autograd.Function):
@@ -46,7 +45,7 @@ def inputs(count: int) -> list[torch.Tensor]:
     return [normal(2, seed=k + 1) for k in range(count)]
 
 
-def traits(fn, count: int, seed: int, **options):
+def metadata_result(fn, count: int, seed: int, **options):
     report = gradproof.check(fn, inputs(count), checks=["grad_metadata"], seed=seed, **options)
     return report["grad_metadata"]
 
@@ -67,13 +66,13 @@ def without(one: int, other: int) -> Callable[[frozenset[int]], set[int]]:
 @pytest.mark.parametrize("count", [5, 9, 18])
 def test_an_input_alone_or_left_out_is_asked_for_whichever_it_is(count, seed):
     for place in (count // 2, count - 1):
-        found = traits(weighted(alone(place)).apply, count, seed)
+        found = metadata_result(weighted(alone(place)).apply, count, seed)
         assert found.verdict == "failed"
         assert f"where only input {place} needs a gradient" in found.findings[0].message
-        found = traits(weighted(left_out(place, count)).apply, count, seed)
+        found = metadata_result(weighted(left_out(place, count)).apply, count, seed)
         assert found.verdict == "failed"
         assert f"where input {place} needs none" in found.findings[0].message
-    right = traits(weighted(lambda needed: set()).apply, count, seed)
+    right = metadata_result(weighted(lambda needed: set()).apply, count, seed)
     assert right.verdict == "passed"
     assert "whichever of the inputs need one" in right.summary
 
@@ -82,7 +81,7 @@ def test_an_input_alone_or_left_out_is_asked_for_whichever_it_is(count, seed):
 @pytest.mark.parametrize("count", [6, 25, 100])
 def test_an_input_that_needs_another_one_to_need_a_gradient_is_found(count, seed):
     one, other = count - 1, count // 2
-    found = traits(weighted(without(one, other)).apply, count, seed)
+    found = metadata_result(weighted(without(one, other)).apply, count, seed)
     assert found.verdict == "failed"
     (place,) = {finding.input.slot for finding in found.findings}
     assert place == one
@@ -90,21 +89,15 @@ def test_an_input_that_needs_another_one_to_need_a_gradient_is_found(count, seed
         assert any(f"where input {other} needs none" in each.message for each in found.findings)
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 18, 19, 25, 100, 200])
+@pytest.mark.parametrize("count", [2, 4, 5, 18, 19, 100])
 def test_the_subsets_asked_for_are_36_at_most_whatever_the_number_of_inputs(count):
     fn = weighted(lambda needed: set())
-    result = traits(fn.apply, count, 0)
+    result = metadata_result(fn.apply, count, 0)
     subsets = set(fn.runs) - {frozenset(range(count))}
     assert len(subsets) <= (2**count - 2 if count < 4 else 8 if count == 4 else 36)
     assert result.verdict == "passed"
     if count > 5:
         assert f"{len(subsets)} of" in result.summary
-
-
-def test_the_drop_in_asks_for_no_subset():
-    fn = weighted(lambda needed: set())
-    assert gradcheck(fn.apply, inputs(6))
-    assert set(fn.runs) == {frozenset(range(6))}
 
 
 # Undefined cotangents and tangents.
@@ -114,7 +107,7 @@ def many(xs):
     return tuple(x.sin() for x in xs)
 
 
-@pytest.mark.parametrize("count", [2, 4, 5, 10, 25, 100])
+@pytest.mark.parametrize("count", [2, 5, 100])
 def test_undefined_asks_for_20_vjps_and_20_jvps_at_most(count):
     report = gradproof.check(
         lambda *xs: many(xs),
@@ -129,38 +122,103 @@ def test_undefined_asks_for_20_vjps_and_20_jvps_at_most(count):
     assert ("of 2^100" in " ".join(result.notes)) == (count == 100)
 
 
-class Picky(torch.autograd.Function):
-    """sin in every input, whose backward forgets one gradient where a cotangent is undefined."""
+# Several of them at once -------------------------------------------------------------------------
 
-    missing = 0
+
+def combined(given, slopes, wrong):
+    """The sum of what is given times its slope; if wrong, twice that without the first two."""
+    pairs = zip(given, slopes, strict=True)
+    found = sum(
+        (g * slope for g, slope in pairs if g is not None), start=torch.zeros_like(slopes[0])
+    )
+    return 2 * found if wrong and given[0] is None and given[1] is None else found
+
+
+class Waves(torch.autograd.Function):
+    """Three outputs; the third's gradient is doubled where it is asked for alone."""
+
+    wrong = False
 
     @staticmethod
-    def forward(*inputs):
-        return many(inputs)
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x)
+        return x.sin(), x.cos(), x.exp()
 
     @classmethod
-    def setup_context(cls, ctx, inputs, output):
+    def backward(cls, ctx, *cotangents):
+        (x,) = ctx.saved_tensors
+        slopes = x.cos(), -x.sin(), x.exp()
+        return combined(cotangents, slopes, wrong=cls.wrong)
+
+
+class WrongWaves(Waves):
+    wrong = True
+
+
+def missing_result(fn, *inputs):
+    return gradproof.check(fn, inputs, checks=["missing_grad_output"], seed=0)[
+        "missing_grad_output"
+    ]
+
+
+def test_a_backward_that_is_wrong_only_where_two_of_three_are_missing_fails():
+    assert missing_result(Waves.apply, normal(4)).verdict == "passed"
+    result = missing_result(WrongWaves.apply, normal(4))
+    assert result.verdict == "failed"
+    message = result.findings[0].message
+    assert "cotangents of output 0 and output 1 undefined against zero" in message
+
+
+class Product(torch.autograd.Function):
+    """a b c in forward mode; wrong where neither a nor b has a tangent."""
+
+    wrong = False
+
+    @staticmethod
+    def forward(a, b, c):
+        return a * b * c
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b, c = ctx.saved_tensors
+        return g * b * c, g * a * c, g * a * b
 
     @classmethod
-    def backward(cls, ctx, *gs):
-        found = [
-            None if g is None else g * x.cos() for g, x in zip(gs, ctx.saved_tensors, strict=True)
-        ]
-        if gs[cls.missing] is None:
-            found[0] = None
-        return tuple(found)
+    def jvp(cls, ctx, *tangents):
+        a, b, c = ctx.saved_tensors
+        factors = b * c, a * c, a * b
+        return combined(tangents, factors, wrong=cls.wrong)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("count", [5, 12, 100])
-def test_the_one_of_many_cotangents_that_must_be_there_is_named(count, seed):
-    fn = type("Judged", (Picky,), {"missing": count - 1})
-    options = {"checks": ["backward", "missing_grad_output"], "seed": seed}
-    result = gradproof.check(fn.apply, inputs(count), **options)["missing_grad_output"]
-    assert result.verdict == "failed"
-    named = f"cotangent of output {count - 1} undefined against zero"
-    assert any(named in finding.message for finding in result.findings)
-    right = gradproof.check(lambda *xs: many(xs), inputs(count), **options)["missing_grad_output"]
-    assert right.verdict == "passed"
+class WrongProduct(Product):
+    wrong = True
+
+
+class RaisingProduct(Product):
+    @classmethod
+    def jvp(cls, ctx, *tangents):
+        return super().jvp(ctx, *tangents) if tangents[2] is not None else None * tangents[0]
+
+
+def test_a_forward_mode_that_is_wrong_only_where_two_of_three_have_no_tangent_fails():
+    inputs = normal(4), normal(4, seed=2), normal(4, seed=3)
+
+    def judged(fn):
+        return gradproof.check(fn, inputs, checks=["forward", "missing_grad_output"], seed=0)
+
+    assert judged(Product.apply).verdict == "passed"
+    report = judged(WrongProduct.apply)
+    assert [r.name for r in report.checks if r.verdict == "failed"] == ["missing_grad_output"], (
+        report
+    )
+    message = report["missing_grad_output"].findings[0].message
+    assert "tangents of input 0 and input 1 undefined against zero: got" in message
+    message = judged(RaisingProduct.apply)["missing_grad_output"].findings[0].message
+    assert message.startswith("tangent of input 2 undefined: it raised TypeError"), message

@@ -1,0 +1,396 @@
+"""JAX functions as maps: right derivatives pass, wrong rules fail, whatever they are wrapped in."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import gradproof
+from gradproof import Verdict
+from gradproof.errors import UsageError
+from gradproof.jax import check_grads
+
+PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED
+
+
+@pytest.fixture
+def x64():
+    with jax.enable_x64(True):
+        yield
+
+
+def normal(*shape, seed=0, dtype=jnp.float32):
+    values = np.random.default_rng(seed).normal(size=(2, *shape))
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return jnp.asarray(values[0] + 1j * values[1], dtype)
+    return jnp.asarray(values[0], dtype)
+
+
+def check(fn, inputs, kwargs=None, **options):
+    """A report of the two modes; each further check compiles further programs."""
+    usual = {"seed": 3, "checks": ["backward", "forward"]}
+    return gradproof.check(fn, inputs, kwargs, **{**usual, **options})
+
+
+def verdicts(report):
+    return {each.name: each.verdict for each in report.checks}
+
+
+def summaries(report):
+    return {each.name: f"{each.verdict}: {each.summary}" for each in report.checks}
+
+
+# Rules written by users.
+
+
+@jax.custom_jvp
+def sine(x, w):
+    return jnp.sin(x) * w
+
+
+sine.defjvps(
+    lambda t, out, x, w: t * jnp.cos(x) * w,
+    lambda t, out, x, w: t * jnp.sin(x),
+)
+
+
+@jax.custom_jvp
+def wrong_sine(x, w):
+    return jnp.sin(x) * w
+
+
+@wrong_sine.defjvp
+def _(primals, tangents):
+    (x, w), (dx, dw) = primals, tangents
+    return wrong_sine(x, w), 1.01 * dx * jnp.cos(x) * w + dw * jnp.sin(x)
+
+
+def with_backward(backward):
+    @jax.custom_vjp
+    def fn(x, w):
+        return jnp.sin(x) * w
+
+    fn.defvjp(lambda x, w: (fn(x, w), (x, w)), backward)
+    return fn
+
+
+good = with_backward(lambda kept, g: (g * jnp.cos(kept[0]) * kept[1], g * jnp.sin(kept[0])))
+bad = with_backward(lambda kept, g: (g * jnp.cos(kept[0]) * kept[1], g * jnp.cos(kept[0])))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_functions_that_are_not_holomorphic(dtype):
+    with jax.enable_x64(dtype == "complex128"):
+        z, w = normal(4, dtype=dtype), normal(4, seed=1, dtype=dtype)
+        for fn in (lambda z, w: z * jnp.conj(w), lambda z, w: jnp.abs(z) ** 2 + w.imag):
+            report = check(fn, (z, w))
+            assert report.verdict is PASSED, str(report)
+        conjugated = jax.custom_vjp(lambda z, w: z * w)
+        conjugated.defvjp(lambda z, w: (z * w, (z, w)), lambda k, g: (g * k[1].conj(), g * k[0]))
+        found = check(conjugated, (z, w))["backward"]
+        assert {each.input_name for each in found.findings} == {"z"}
+
+
+WRAPPED = {
+    "bare": lambda fn: fn,
+    "jit": jax.jit,
+    "vmap": jax.vmap,
+    "remat": jax.checkpoint,
+    "jit of vmap of remat": lambda fn: jax.jit(jax.vmap(jax.checkpoint(fn))),
+    "scan": lambda fn: lambda x, w: jax.lax.scan(lambda c, xw: (c, fn(*xw)), 0.0, (x, w))[1],
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
+def test_rules_are_seen_through_transforms(wrap, x64):
+    inputs = normal(5, dtype=jnp.float64), normal(5, seed=1, dtype=jnp.float64)
+    for fn, name in ((good, "backward"), (sine, "forward")):
+        report = check(wrap(fn), inputs, checks=[name])
+        assert report.verdict is PASSED, summaries(report)
+    found = check(wrap(bad), inputs, checks=["backward"])["backward"]
+    assert {each.input_name for each in found.findings} <= {"w", "input 1"}
+    assert found.verdict is FAILED
+    assert check(wrap(wrong_sine), inputs, checks=["forward"])["forward"].verdict is FAILED
+
+
+def test_a_custom_vjp_has_no_forward_mode_and_says_so(x64):
+    checks = ["backward", "forward", "second_order"]
+    report = check(good, (normal(3, dtype=jnp.float64),) * 2, order=2, checks=checks)
+    assert report["forward"].verdict is SKIPPED
+    assert "custom_vjp" in report["forward"].summary
+    assert report["second_order"].verdict is PASSED
+
+
+def test_arguments_that_are_not_differentiated(x64):
+    @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 2))
+    def apply(f, x, power):
+        return f(x) ** power
+
+    def backward(f, power, x, g):
+        return (jax.vjp(lambda x: f(x) ** power, x)[1](g)[0] * (1.0 if power == 2 else 0.5),)
+
+    apply.defvjp(lambda f, x, power: (apply(f, x, power), x), backward)
+    x = normal(4, dtype=jnp.float64)
+    assert check(apply, (jnp.sin, x, 2)).verdict is PASSED
+    assert check(apply, (jnp.sin, x), {"power": 3}).verdict is FAILED
+
+
+def test_pytrees_in_and_out_have_names(x64):
+    def loss(params, batch, *, scale, mode):
+        assert mode == "mean"
+        y = jnp.tanh(batch["x"] @ params["w"] + params["b"][0]) * scale
+        return {"loss": (y**2).mean(), "parts": [y, jnp.argmax(y)]}
+
+    params = {
+        "w": normal(3, 2, dtype=jnp.float64),
+        "b": (normal(2, dtype=jnp.float64), jnp.arange(2)),
+    }
+    batch = {"x": normal(4, 3, seed=2, dtype=jnp.float64), "flag": jnp.array(True)}
+    report = check(loss, (params, batch), {"scale": 2.0, "mode": "mean"})
+    assert report.verdict is PASSED, str(report)
+    names = [line.split(":")[0] for line in report.inputs]
+    assert names == ["params['b'][0]", "params['w']", "batch['x']"]
+    assert [line.split(":")[0] for line in report.outputs] == [
+        "output['loss']",
+        "output['parts'][0]",
+    ]
+    only = check(loss, (params, batch), {"scale": 2.0, "mode": "mean"}, wrt="params['w']")
+    assert only.inputs == ("params['w']: float64[3, 2]",)
+
+
+def dropout(key, x, p):
+    return jnp.where(jax.random.bernoulli(key, p, x.shape), x, 0.0) * 2 + jnp.arange(30)
+
+
+@pytest.mark.parametrize("key", [jax.random.key(0), jax.random.PRNGKey(0)], ids=["typed", "legacy"])
+def test_random_keys_are_arguments_like_any_other(key):
+    report = check(lambda x: dropout(key, x, jnp.float32(0.5)), normal(30))
+    assert report.verdict is PASSED, str(report)
+
+
+def test_random_numbers_that_follow_the_default_dtype_are_no_reason_to_accuse():
+    """Under x64 bernoulli(key, 0.5) draws in 64 bits, another mask: it is another function."""
+    report = check(dropout, (jax.random.key(0), normal(30), 0.5), checks=["backward"])
+    assert report.verdict is not Verdict.FAILED, str(report)
+    assert "draws other random numbers" in report["backward"].oracle
+
+
+def test_a_batching_rule_that_is_wrong_is_found(x64):
+    @jax.custom_batching.custom_vmap
+    def scaled(g, factor):
+        return g * factor
+
+    @scaled.def_vmap
+    def _(size, batched, g, factor):
+        return (g * factor).at[1:].set(0.0), True
+
+    fn = with_backward(
+        lambda kept, g: (scaled(g, jnp.cos(kept[0]) * kept[1]), g * jnp.sin(kept[0]))
+    )
+    inputs = (normal(3, dtype=jnp.float64), normal(3, seed=1, dtype=jnp.float64))
+    report = check(fn, inputs, checks=["backward", "batched"])
+    assert report["backward"].verdict is PASSED, summaries(report)
+    assert report["batched"].verdict is FAILED
+
+
+def test_control_flow_without_a_backward_is_checked_forward_only():
+    def loop(x):
+        return jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, jnp.sin(s[1])), (0, x))[
+            1
+        ]
+
+    report = check(loop, normal(4))
+    assert report["backward"].verdict is SKIPPED
+    assert report["forward"].verdict is PASSED, str(report)
+
+
+def test_a_function_that_steers_by_values_is_not_compiled():
+    def branchy(x):
+        return jnp.sin(x) if x.sum() > 0 else jnp.cos(x)
+
+    assert check(branchy, normal(4) + 5).verdict is PASSED
+
+
+@pytest.mark.parametrize("custom", [jax.custom_jvp, jax.custom_vjp])
+def test_a_rule_that_reads_a_differentiated_array_from_around_it_is_told_what_to_do(custom):
+    def outer(x, w):
+        fn = custom(lambda x: jnp.sin(x) * w)
+        if custom is jax.custom_jvp:
+            fn.defjvp(lambda x, u: (fn(*x), jnp.cos(x[0]) * w * u[0]))
+        else:
+            fn.defvjp(lambda x: (fn(x), x), lambda x, g: (jnp.cos(x) * w * g,))
+        return fn(x)
+
+    report = check(outer, (normal(3), normal(3, seed=1)))
+    assert report["backward"].verdict is FAILED
+    assert report["backward"].summary.endswith(
+        "a custom rule, or a cache, holds a differentiated array from outside: make it an argument"
+    )
+    assert "the traceback names the line" in " ".join(str(report).split())
+    assert check(outer, (normal(3), normal(3, seed=1)), wrt="x").verdict is PASSED
+
+
+def test_of_an_input_that_nothing_depends_on_the_derivative_is_zero(x64):
+    inputs = (normal(3, dtype=jnp.float64),) * 2
+    assert check(lambda x, y: jnp.sin(x), inputs)["backward"].verdict is PASSED
+
+    @jax.custom_jvp
+    def fn(x, y):
+        return jnp.sin(x)
+
+    fn.defjvps(lambda t, out, x, y: t * jnp.cos(x), lambda t, out, x, y: t)
+    assert check(fn, inputs)["backward"].verdict is FAILED
+
+
+@pytest.mark.parametrize("drawn", [5, 623], ids=["used", "used up"])
+def test_numpys_random_state_is_left_alone(drawn):
+    np.random.seed(0)  # noqa: NPY002
+    np.random.randint(2**32, size=drawn, dtype=np.uint32)  # noqa: NPY002
+    before = np.random.get_state()  # noqa: NPY002
+    report = check(
+        lambda x: x * np.random.rand(),  # noqa: NPY002
+        normal(3),
+        checks=["backward", "side_effects"],
+    )
+    after = np.random.get_state()  # noqa: NPY002
+    np.testing.assert_array_equal(after[1], before[1])
+    assert after[2] == before[2]
+    assert report["side_effects"].verdict is PASSED
+
+
+@pytest.mark.parametrize(
+    ("fn", "inputs", "options", "sentence"),
+    [
+        (jnp.sin, (jnp.arange(3),), {}, "at least one array of floating numbers"),
+        (jnp.argmax, (jnp.ones(3),), {}, "returned no array of floating numbers"),
+        (jnp.sin, (jnp.array([1.0, jnp.nan]),), {}, "[1] is nan"),
+        (jnp.sin, (jnp.ones(2),), {"names": ["a", "b"]}, "names: expected 1"),
+        (
+            jnp.sin,
+            (jnp.ones(2),),
+            {"settings": gradproof.Settings(masked=True)},
+            "masked: JAX's sparse arrays",
+        ),
+        (jnp.sin, (jnp.ones(2),), {"wrt": "q"}, "wrt: 'q' selects no differentiable input"),
+    ],
+)
+def test_bad_input_gets_one_sentence(fn, inputs, options, sentence):
+    with pytest.raises(UsageError) as caught:
+        check(fn, inputs, **options)
+    assert sentence in str(caught.value)
+
+
+def test_a_tracer_is_refused():
+    with pytest.raises(UsageError, match="outside jit, grad and vmap"):
+        jax.jit(lambda x: check(jnp.sin, x) and x)(jnp.ones(2))
+
+
+# Layers.
+
+
+def test_layers_of_equinox_bring_their_parameters():
+    eqx = pytest.importorskip("equinox")
+    layer = eqx.nn.MLP(3, 2, 4, 1, activation=jnp.tanh, key=jax.random.key(0))
+    report = check(layer, normal(3))
+    assert report.verdict is PASSED, str(report)
+    names = [line.split(":")[0] for line in report.inputs]
+    assert names == [f"layers[{k}].{what}" for k in (0, 1) for what in ("weight", "bias")] + ["x"]
+    assert check(eqx.filter_jit(layer), normal(3), checks=["backward"]).verdict is PASSED
+
+
+def test_layers_of_flax_nnx_bring_their_parameters_and_keep_their_statistics():
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.linear = nnx.Linear(3, 4, rngs=rngs)
+            self.norm = nnx.BatchNorm(4, rngs=rngs)
+
+        def __call__(self, x):
+            return self.norm(jnp.tanh(self.linear(x)))
+
+    net = Net(nnx.Rngs(0))
+    before = np.asarray(net.norm.mean[...]).copy()
+    report = check(net, normal(6, 3))
+    assert report.verdict is PASSED, str(report)
+    names = [line.split(":")[0] for line in report.inputs]
+    assert names == ["linear.bias", "linear.kernel", "norm.bias", "norm.scale", "x"]
+    np.testing.assert_array_equal(np.asarray(net.norm.mean[...]), before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_wrt_leaves_out_stays_left_out_in_double_precision(dtype):
+    """The oracle differentiated every array again: a rule was accused of an input not asked for."""
+
+    @jax.custom_jvp
+    def fn(x, y):
+        return x * jnp.sin(y)
+
+    fn.defjvps(lambda t, out, x, y: t * jnp.sin(y), None)
+    inputs = normal(3, dtype=dtype), normal(3, seed=1, dtype=dtype)
+    report = check(fn, inputs, wrt="x")
+    assert report["backward"].verdict is PASSED, str(report)
+    assert report.verdict is not FAILED, str(report)
+    assert "float64" in report["backward"].oracle
+    found = check(fn, inputs, wrt="y")["backward"]
+    assert found.verdict is FAILED
+    assert {each.input_name for each in found.findings} == {"y"}
+
+
+def test_a_function_without_any_derivative_does_not_pass():
+    def callback(x):
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    report = check(callback, normal(4), checks=["backward", "forward", "side_effects"])
+    assert report["side_effects"].verdict is PASSED
+    assert report.verdict is SKIPPED
+
+
+@pytest.mark.parametrize("chosen", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_function_of_random_values_is_inconclusive_in_every_check(chosen):
+    """What JAX traces again draws again: no two runs agree, and nothing can be accused."""
+    drawn = np.random.default_rng(0)
+
+    def fn(x):
+        return x[drawn.integers(0, 6, 50)] if chosen else x * drawn.standard_normal()
+
+    report = check(fn, (normal(6),))
+    assert report.verdict is Verdict.INCONCLUSIVE, str(report)
+    assert "fix the random state" in report["backward"].summary
+
+
+# Which inputs are differentiated, as rules with symbolic zeros are told.
+
+
+def valued(value, *, jvp):
+    """The logarithm of a sum of exponentials, whose rule returns `value` beside its derivative."""
+    if jvp:
+        fn = jax.custom_jvp(lambda x: jnp.log(jnp.exp(x).sum()))
+        fn.defjvp(lambda x, u: (value(*x), jax.nn.softmax(*x) @ u[0]))
+    else:
+        fn = jax.custom_vjp(lambda x: jnp.log(jnp.exp(x).sum()))
+        fn.defvjp(lambda x: (value(x), x), lambda x, g: (g * jax.nn.softmax(x),))
+    return fn
+
+
+@pytest.mark.parametrize("jvp", [False, True])
+@pytest.mark.parametrize("dtype", ["float32"])
+def test_a_rule_returns_the_functions_value_beside_its_derivative(dtype, jvp):
+    """A loss whose logged value is another than the one that training sees passed."""
+    with jax.enable_x64(dtype == "float64"):
+        x = normal(6, dtype=dtype)
+        right = valued(lambda x: jax.nn.logsumexp(x), jvp=jvp)  # another way to the same value
+        wrong = valued(lambda x: 1.2 * jax.nn.logsumexp(x), jvp=jvp)
+        checks = ["backward", "side_effects"]
+        assert check(right, x, checks=checks).verdict is not FAILED
+        report = check(wrong, x, checks=checks)
+        assert verdicts(report)["side_effects"] is FAILED
+        assert "another value" in report["side_effects"].findings[0].message
+        assert "the forward of the rule" in " ".join(str(report).split())
+        check_grads(right, (x,), 1, modes="rev")
+        with pytest.raises(AssertionError, match="another value"):
+            check_grads(wrong, (x,), 1, modes="rev")

@@ -1,0 +1,333 @@
+"""What a function of PyTorch sees while it is checked, and what it may be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import weakref
+
+import pytest
+import torch
+
+import gradproof
+from exhibits.frame import leaf, normal, ruled
+from gradproof import Verdict
+
+DOUBLE, COMPLEX = torch.float64, torch.complex128
+PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED
+
+
+def check(fn, *inputs, **options):
+    return gradproof.check(fn, inputs, seed=0, **options)
+
+
+# Memory ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.rand(3, 2, dtype=DOUBLE).t(),
+        lambda: torch.rand(4, 6, dtype=DOUBLE)[1:3, ::2],
+        lambda: torch.rand(2, 3, 4, 5, dtype=DOUBLE).to(memory_format=torch.channels_last),
+        lambda: torch.rand(7, dtype=COMPLEX)[2:5],
+        lambda: torch.rand(3, 4)[:, 1:],
+        lambda: torch.rand(5, dtype=DOUBLE)[2],
+        lambda: torch.rand(3, 0, 2, dtype=DOUBLE),
+    ],
+)
+def test_the_function_sees_the_users_strides_and_offset_in_every_mode(make):
+    given = make().detach().requires_grad_()
+    seen = set()
+
+    def fn(x):
+        seen.add((x.shape, x.stride(), x.storage_offset()))
+        return x * x
+
+    checks = ["backward", "forward", "linearity", "determinism", "side_effects", "second_point"]
+    check(fn, given, checks=checks)
+    assert seen == {(given.shape, given.stride(), given.storage_offset())}
+
+
+def test_cotangents_arrive_in_many_layouts_with_the_same_values():
+    seen = set()
+
+    def backward(g, x):
+        seen.add((g.stride(), g.storage_offset(), g.is_neg()))
+        return 2 * x * g
+
+    square = ruled(lambda x: x * x, backward, vmap=False)
+    assert check(square, normal(2, 3, 4, 5)).verdict is PASSED
+    strides = {stride for stride, *_ in seen}
+    assert (60, 1, 15, 3) in strides  # channels last
+    assert any(0 in stride for stride in strides)  # expanded
+    assert any(stride[-1] > 1 and stride[-1] > stride[-2] for stride in strides)  # transposed
+    assert any(offset > 0 for _, offset, _ in seen)
+    assert any(negative for *_, negative in seen)
+
+
+def test_an_expanded_argument_that_is_not_differentiated_stays_expanded():
+    k = torch.arange(1.0, 3.0, dtype=DOUBLE)[:, None].expand(2, 3)
+    strides = set()
+
+    def fn(x, k):
+        strides.add(k.stride())
+        return x * k
+
+    assert check(fn, normal(2, 3), k, checks=["backward", "forward"]).verdict is PASSED
+    assert strides == {(1, 0)}
+
+
+def test_complex_tensors_start_at_addresses_that_vectorised_kernels_can_load():
+    """Behind an odd number of reals they would start at no multiple of 16, and crash PyTorch."""
+    addresses = []
+
+    def fn(x, z):
+        addresses.append(z.data_ptr())
+        return z * x.sum()
+
+    assert check(fn, normal(31), normal(32, dtype=COMPLEX), checks=["backward", "forward"])
+    assert all(address % 16 == 0 for address in addresses)
+
+
+def kept_itself(g, kept):
+    return kept.setdefault(id(g), (g, g * 2))[1]
+
+
+def kept_as_a_view(g, kept):
+    return kept.setdefault((g.data_ptr(), g._version, g.stride()), (g.detach(), g * 2))[1]
+
+
+def known_while_it_lives(g, kept):
+    of, found = kept.get(id(g), (lambda: None, None))
+    if of() is not g:
+        found = g * 2
+        kept[id(g)] = weakref.ref(g), found
+    return found
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("keep", [kept_itself, kept_as_a_view, known_while_it_lives])
+def test_a_cotangent_that_a_backward_keeps_is_not_written_to(keep, dtype):
+    kept: dict = {}
+    doubled = ruled(lambda x: 2 * x, lambda g, x: keep(g, kept), vmap=False)
+    checks = ["backward", "linearity", "determinism"]
+    report = check(doubled, normal(5, dtype=dtype), checks=checks)
+    assert report.verdict is PASSED, str(report)
+
+
+# What must not change ----------------------------------------------------------------------------
+
+
+def test_the_users_tensors_gradients_and_random_state_stay_untouched():
+    x, fixed = normal(3), torch.zeros(3, dtype=DOUBLE)
+    x.grad = torch.full((3,), 7.0, dtype=DOUBLE)
+    before, version, random = x.detach().clone(), x._version, torch.get_rng_state()
+
+    def fn(x, running):
+        running += 1
+        return torch.nn.functional.dropout(x, 0.5) * running
+
+    check(fn, x, fixed, order=2)
+    assert torch.equal(x, before)
+    assert x._version == version
+    assert torch.equal(fixed, torch.zeros(3, dtype=DOUBLE))
+    assert torch.equal(x.grad, torch.full((3,), 7.0, dtype=DOUBLE))
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def test_a_rude_function_and_backward_are_told_and_change_nothing():
+    doubled = ruled(lambda x: x * 2, lambda g, x: g.mul_(2), vmap=False)
+
+    def fn(x):
+        result = doubled(x)
+        with torch.no_grad():
+            x.mul_(0)
+        return result
+
+    x = normal(3)
+    before = x.detach().clone()
+    report = check(fn, x)
+    assert {finding.kind for finding in report["side_effects"].findings} >= {"cotangent", "input"}
+    assert torch.equal(x, before)
+
+
+def test_a_function_that_raises_at_once_leaves_the_random_state():
+    random = torch.get_rng_state()
+
+    def fn(x):
+        torch.rand(3)
+        raise KeyError("the user's own")
+
+    with pytest.raises(KeyError, match="the user's own"):
+        check(fn, normal(3))
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+# Derivatives -------------------------------------------------------------------------------------
+
+
+def test_second_order_is_skipped_where_the_backward_is_once_differentiable():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, g):
+            return 2 * ctx.saved_tensors[0] * g
+
+    report = check(Square.apply, normal(3), order=2)
+    assert report["backward"].verdict is PASSED
+    assert report["second_order"].verdict is SKIPPED
+    assert "once_differentiable" in report["second_order"].summary
+
+
+def test_no_jvp_is_skipped_and_a_jvp_that_raises_fails_also_in_the_words_of_pytorch():
+    def raising(t, x):
+        raise RuntimeError("the jvp function of the sine comes later")
+
+    without = check(ruled(torch.sin, lambda g, x: g * x.cos()), normal(3), checks=["forward"])
+    assert without["forward"].verdict is SKIPPED
+    wrong = ruled(torch.sin, lambda g, x: g * x.cos(), raising)
+    report = check(wrong, normal(3), checks=["forward"])
+    assert report["forward"].summary.startswith("it raised RuntimeError"), str(report)
+
+
+@pytest.mark.parametrize(
+    "slope",
+    [
+        lambda x: torch.autograd.grad((x**3).sum(), x, create_graph=True)[0],
+        lambda x: torch.func.grad(lambda y: (y**3).sum())(x),
+    ],
+    ids=["autograd", "func"],
+)
+def test_a_function_that_differentiates_inside_passes_in_both_modes(slope):
+    report = check(slope, normal(3))
+    assert report.verdict is PASSED, str(report)
+    assert report["forward"].verdict is PASSED
+
+
+def test_backward_inside_the_function_is_a_side_effect():
+    captured = normal(3)
+
+    def fn(x, y):
+        (x * 2).sum().backward()
+        return x * y
+
+    report = check(fn, normal(3), captured)
+    assert {finding.kind for finding in report["side_effects"].findings} == {"grad"}
+    assert captured.grad is None
+
+
+def test_integer_outputs_are_left_out_and_detached_ones_claim_nothing():
+    report = check(lambda x: (x.argmax(), x * 2, x.detach() ** 2), normal(3))
+    assert [line.split(":")[0] for line in report.outputs] == ["output 1", "output 2"]
+    assert {finding.output.name for finding in report["backward"].findings} == {"output 2"}
+
+
+def test_a_sparse_gradient_of_a_dense_input_is_told():
+    indices = torch.tensor([0, 2])
+    report = check(
+        lambda w: torch.nn.functional.embedding(indices, w, sparse=True), normal(3, 2),
+        checks=["backward", "grad_metadata"],
+    )  # fmt: skip
+    assert report["backward"].verdict is PASSED
+    assert "sparse" in str(report["grad_metadata"].findings[0])
+
+
+# Inputs ------------------------------------------------------------------------------------------
+
+
+def test_empty_and_scalar_arrays_pass():
+    report = check(lambda x, y: (x * 2, y.sum()), normal(0, 3), normal())
+    assert report.verdict is PASSED, str(report)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_infinite_inputs_stay_as_they_are(dtype):
+    scores = torch.tensor([[0.5, -torch.inf, 1.0]], dtype=dtype, requires_grad=True)
+    seen = set()
+
+    def fn(scores):
+        seen.add(float(scores.detach()[0, 1]))
+        return scores.softmax(-1)
+
+    assert check(fn, scores, checks=["backward"]).verdict is PASSED
+    assert seen == {-float("inf")}
+
+
+class Tagged(torch.Tensor):
+    """A subclass that is a name and no more."""
+
+
+class Weight(torch.nn.Parameter):
+    """A parameter of a class of its own."""
+
+
+@pytest.mark.parametrize("kind", [Tagged, Weight, torch.nn.Parameter])
+@pytest.mark.parametrize("asked", [True, False], ids=["checked", "beside"])
+def test_a_function_gets_its_arguments_in_their_class_with_their_attributes(kind, asked):
+    seen = set()
+
+    def fn(x, w):
+        seen.add((type(w), getattr(w, "shard", None)))
+        return x * w
+
+    w = normal(3, seed=2).detach()
+    w = kind(w) if issubclass(kind, torch.nn.Parameter) else w.as_subclass(kind)
+    w.requires_grad_(asked).shard = 7
+    assert check(fn, normal(3), w, checks=["backward", "forward", "second_point"]).verdict is PASSED
+    assert seen == {(kind, 7)}
+    assert set(vars(w)) == {"shard"}
+
+
+def test_a_parameter_that_would_be_no_leaf_is_refused_and_not_accused():
+    layer = torch.nn.Linear(2, 1, dtype=DOUBLE)
+
+    def fn(weight, x):
+        layer.weight = weight
+        return layer(x).tanh()
+
+    report = check(fn, torch.nn.Parameter(normal(1, 2).detach()), normal(2), order=2)
+    assert report
+    assert report["forward_over_reverse"].verdict is SKIPPED
+    assert "a Parameter would be no leaf here" in report["forward_over_reverse"].summary
+    assert report["second_order"].verdict is PASSED
+
+
+LONG = """
+import torch
+import gradproof
+from gradproof.torch import gradcheck
+
+def long(x):
+    for _ in range(100_000):
+        x = x * 1.0
+    return x
+
+x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+{asked}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "assert gradproof.check(long, (x,)).verdict is gradproof.Verdict.PASSED",
+        "assert gradcheck(long, (x,), check_forward_ad=True)",
+    ],
+    ids=["check", "gradcheck"],
+)
+def test_a_function_of_100_000_operations_is_checked(asked):
+    done = subprocess.run([sys.executable, "-c", LONG.format(asked=asked)], check=False)
+    assert done.returncode == 0  # -11 where the stack overflows
+
+
+def test_an_input_that_is_not_used_has_the_derivative_zero():
+    report = check(lambda x, y: x * 2, leaf(1.0, 2.0), leaf(3.0))
+    assert report["backward"].verdict is PASSED
+    assert report["forward"].verdict is PASSED

@@ -1,0 +1,150 @@
+"""A backward is linear in its cotangent, from very small to very large ones, in either mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import gradproof
+from claims import Linear
+from exhibits.frame import normal, ruled
+from gradproof import Verdict
+
+SINGLE, HALF, BRAIN = torch.float32, torch.float16, torch.bfloat16
+POINT = np.linspace(0.1, 1.0, 12)
+
+
+def linearity(fn, *inputs, seed=0):
+    return gradproof.check(fn, inputs, seed=seed)["linearity"]
+
+
+def of_sine(backward):
+    """The verdict on the sine of NumPy whose backward is cos(x) times a function of v."""
+    hand = gradproof.by_hand(np.sin, vjp=lambda x, v: np.cos(x) * backward(v))
+    return linearity(hand, POINT)
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [
+        np.abs,
+        np.square,
+        lambda v: v + 1e-4,
+        lambda v: np.clip(v, -1, 1),
+        lambda v: np.where(np.arange(12) == 7, np.abs(v), v),
+    ],
+    ids=["abs", "square", "offset", "clip", "one entry"],
+)
+def test_a_backward_that_is_not_linear_fails(backward) -> None:
+    assert of_sine(backward).verdict is Verdict.FAILED
+
+
+def test_the_entry_that_is_not_linear_is_named() -> None:
+    (finding,) = of_sine(lambda v: np.where(np.arange(12) == 7, v**2, v)).findings
+    assert finding.input_index == (7,)
+
+
+def test_a_backward_that_ignores_its_cotangent_is_told_so() -> None:
+    assert of_sine(lambda v: np.ones(12)).summary == "the backward ignores the cotangent"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("push", [np.abs, np.square, np.positive])
+def test_a_forward_mode_without_a_backward_must_be_linear_too(push, seed) -> None:
+    """Every entry is right, for a unit tangent is its own square and its own absolute value."""
+    hand = gradproof.by_hand(np.sin, jvp=lambda x, u: np.cos(x) * push(u))
+    right = push is np.positive
+    found = linearity(hand, POINT, seed=seed)
+    assert found.verdict is (Verdict.PASSED if right else Verdict.FAILED)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-8, 1e8, 1e200])
+def test_a_right_backward_of_any_scale_is_linear(scale: float) -> None:
+    hand = gradproof.by_hand(lambda x: scale * x, vjp=lambda x, v: scale * v)
+    assert linearity(hand, POINT).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0001, -1.0, 0.0, np.nan, np.inf])
+@pytest.mark.parametrize("copies", [1, 1 << 17])
+def test_one_entry_in_which_modes_disagree_fails_among_any_number(factor, copies) -> None:
+    slopes = np.cos(np.full(copies, 0.7))
+    other = slopes.copy()
+    other[copies // 3] *= factor
+    claimed = Linear(lambda u: other * u, lambda v: slopes * v)
+    hand = gradproof.by_hand(
+        np.sin, vjp=lambda x, v: claimed.backward(v), jvp=lambda x, u: claimed.forward(u)
+    )
+    report = gradproof.check(hand, np.full(copies, 0.7), seed=0, checks=["forward_vs_backward"])
+    assert report.verdict is (Verdict.PASSED if factor == 1 else Verdict.FAILED)
+
+
+# Very large and very small cotangents ------------------------------------------------------------
+
+
+def clamped(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return g.clamp(-1e4, 1e4) * x.cos()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dtype", [SINGLE, BRAIN], ids=str)
+def test_a_clamp_far_above_the_usual_size_is_found_in_few_bits(dtype, seed):
+    x = normal(4, 5, dtype=dtype)
+    assert linearity(ruled(torch.sin, clamped), x, seed=seed).verdict is Verdict.FAILED
+    assert linearity(torch.sin, x, seed=seed).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dtype", [SINGLE, BRAIN], ids=str)
+def test_the_square_of_a_cotangent_is_no_rounding_of_a_large_one(dtype, seed):
+    """In every entry: what it is off by grows with the cotangent, as lost digits do."""
+    x = (2 + normal(3, 3).detach()).to(dtype).requires_grad_()
+    square = ruled(lambda x: x @ x, lambda g, x: (g * g) @ x.T + x.T @ (g * g))
+    assert linearity(square, x, seed=seed).verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_digits_that_a_matrix_exponential_loses_in_a_large_cotangent_are_its_rounding(seed):
+    """In single precision its gradient is off by per cents where the cotangent is 2^20."""
+    found = linearity(torch.matrix_exp, normal(5, 5, dtype=SINGLE), seed=seed)
+    assert found.verdict is Verdict.PASSED, found
+
+
+def test_a_backward_that_refuses_large_cotangents_is_asked_for_usual_ones():
+    def refusing(g, x):
+        if float(g.abs().max()) > 1e3:
+            raise RuntimeError("the cotangent is too large for me")
+        return g * x.cos()
+
+    found = linearity(ruled(torch.sin, refusing, vmap=False), normal(6))
+    assert found.verdict is Verdict.PASSED
+    assert "2^0 to 2^0" in found.summary
+    assert any("too large for me" in note for note in found.notes)
+
+
+def test_a_backward_that_always_raises_fails():
+    def raising(g, x):
+        raise RuntimeError("never")
+
+    assert linearity(ruled(torch.sin, raising, vmap=False), normal(6)).verdict is Verdict.FAILED
+
+
+def test_half_precision_is_asked_as_far_as_its_range_goes():
+    found = linearity(torch.sin, normal(4, 5, dtype=HALF))
+    assert found.verdict is Verdict.PASSED
+    assert "2^-20" not in found.summary
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_a_gradient_at_the_end_of_the_range_is_asked_as_far_as_it_goes(scale):
+    found = linearity(lambda x: scale * torch.sin(x), normal(6))
+    assert found.verdict is Verdict.PASSED, found
+
+
+def test_gradients_beyond_the_largest_number_are_not_compared():
+    """The backward of 2 v - 3 w is up to 4.5 times as large as those of v and w, and overflows."""
+    x = torch.linspace(-1, 1, 8).to(HALF).requires_grad_()
+    steep = ruled(lambda x: 4e4 * x, lambda g, x: 4e4 * g)
+    assert linearity(steep, x).verdict is Verdict.PASSED
+    dropped = ruled(lambda x: 1e3 * x, lambda g, x: 1e3 * g.clamp(max=0.6))
+    assert linearity(dropped, x).verdict is Verdict.FAILED

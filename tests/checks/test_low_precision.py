@@ -1,0 +1,485 @@
+"""Gradients in few bits: which oracle is believed, what is said, and what never passes."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import gradproof
+import gradproof.torch
+from exhibits.frame import ruled as with_both_rules
+from flat_options import check
+from gradproof import CheckResult, Verdict
+from gradproof.errors import UsageError
+
+PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
+DOUBLE, SINGLE, BRAIN, HALF = torch.float64, torch.float32, torch.bfloat16, torch.float16
+LOW = (SINGLE, BRAIN, HALF)
+SAME = "the same function in float64"
+REFERENCE = "the reference"
+NATIVE = "differences in the precision of the arrays"
+every_low = pytest.mark.parametrize("dtype", LOW, ids=lambda dtype: str(dtype)[6:])
+every_seed = pytest.mark.parametrize("seed", range(3))
+
+
+def normal(*shape, dtype=SINGLE, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    wide = torch.complex128 if dtype.is_complex else DOUBLE
+    return torch.randn(shape, generator=generator, dtype=wide).to(dtype).requires_grad_()
+
+
+def ruled(value, backward):
+    """`value` of one tensor, with a backward of its own: of the cotangent and the input."""
+
+    class Ruled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return value(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return backward(g, *ctx.saved_tensors)
+
+    return Ruled.apply
+
+
+def tanh_rule(g, x):
+    return g * (1 - x.tanh() ** 2)
+
+
+tanh_kernel = ruled(torch.tanh, tanh_rule)
+
+
+def in_low_precision(change):
+    """The kernel whose backward is changed, but for float64, where it is right."""
+
+    def backward(g, x):
+        right = tanh_rule(g, x)
+        return change(right) if x.dtype in LOW else right
+
+    return ruled(torch.tanh, backward)
+
+
+def checked(fn, inputs, *, seed=0, **options) -> CheckResult:
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    options.setdefault("checks", ("backward",))
+    (result, *_) = check(fn, inputs, seed=seed, **options).checks
+    return result
+
+
+# Right functions.
+
+FUNCTIONS = {
+    "sine": torch.sin,
+    "softmax": lambda x: torch.softmax(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "layer norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+    "product": lambda x: x @ x.mT,
+    "a kernel": tanh_kernel,
+    "cumulative": lambda x: x.cumsum(-1),
+    "piecewise": lambda x: torch.relu(x) + x.clamp(-1, 1) + x.max(-1, keepdim=True).values,
+    "scalar": lambda x: (x * x).mean(),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@every_low
+def test_a_right_function_passes_and_the_oracle_is_named(name, dtype):
+    for seed in range(3):
+        result = checked(FUNCTIONS[name], normal(6, 8, dtype=dtype, seed=seed), seed=seed)
+        assert result.verdict is PASSED, result.summary
+        assert result.oracle == SAME
+        assert f"against {SAME}; the claims agree with it to" in result.summary
+        # What could have been told: a factor on the gradient of some eps. (Less where an entry is
+        # one rounding away from a corner, as 0.9995 is from 1 in float16.)
+        eps = torch.finfo(dtype).eps * (4 if dtype in (torch.float32, torch.complex64) else 1)
+        assert result.resolution < 8 * eps or name == "piecewise"
+
+
+@every_seed
+def test_a_right_complex_function_passes(seed):
+    def fn(z):
+        return z * z.conj() + z.exp(), z.abs()
+
+    result = checked(fn, normal(4, 3, dtype=torch.complex64, seed=seed), seed=seed)
+    assert result.verdict is PASSED, result.summary
+    assert result.oracle == SAME
+    assert {row.array for row in result.statistics} == {"z"}
+
+
+def test_every_array_has_its_statistics_in_units_of_its_precision():
+    result = checked(lambda x, weight: x @ weight.mT, (normal(4, 3), normal(5, 3, seed=2)))
+    assert {row.array for row in result.statistics} == {"x", "weight"}
+    assert {row.oracle for row in result.statistics} == {SAME}
+    names = {row.name for row in result.statistics}
+    assert {"slope", "mean", "rms", "row slope", "column slope", "worst entry"} <= names
+    assert all(row.ok for row in result.statistics)
+    assert all(row.eps == torch.finfo(SINGLE).eps for row in result.statistics)
+    assert all(row.allowed < 1000 for row in result.statistics)
+
+
+# Wrong functions.
+
+
+@every_low
+def test_a_wrong_formula_fails_in_float64_with_its_entry(dtype):
+    wrong = ruled(torch.tanh, lambda g, x: g * (1 - x.tanh() ** 2) * torch.where(x == x[2], 1.5, 1))
+    result = checked(wrong, normal(10, dtype=dtype))
+    assert result.verdict is FAILED
+    assert result.summary.startswith(f"the formula is wrong, as {SAME} shows:")
+    (finding,) = result.findings
+    assert finding.kind == "entry"
+    assert finding.input_index == finding.output_index == (2,)
+    assert finding.claimed == pytest.approx(1.5 * finding.measured, rel=1e-6)
+
+
+def rows_dropped(gradient):
+    return torch.cat([gradient[:-1], torch.zeros_like(gradient[-1:])])
+
+
+MISTAKES = {
+    "2 per cent": lambda g: 1.02 * g,
+    "a row": rows_dropped,
+    "a constant": lambda g: g + 0.05,
+    "zero": lambda g: 0 * g,
+    "sign": lambda g: -g,
+    "tail": lambda g: torch.cat([g.flatten()[:-5], torch.zeros(5, dtype=g.dtype)]).view_as(g),
+    "moved": lambda g: g.roll(1, 0),
+    "not a number": lambda g: g * math.nan,
+    "infinite": lambda g: g / 0,
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@every_low
+def test_what_is_wrong_in_low_precision_only_fails_as_that(mistake, dtype):
+    for seed in range(3):
+        wrong = in_low_precision(MISTAKES[mistake])
+        result = checked(wrong, normal(16, 12, dtype=dtype, seed=seed), seed=seed)
+        assert result.verdict is FAILED, result.summary
+        assert {finding.kind for finding in result.findings} == {"precision"}
+        assert not all(row.ok for row in result.statistics)
+        assert f"against {SAME}" in result.findings[0].message
+
+
+def test_the_words_of_a_finding_say_what_is_off_and_by_how_much():
+    dropped = checked(in_low_precision(rows_dropped), normal(6, 8, dtype=BRAIN))
+    (finding,) = dropped.findings
+    assert "row slope off by 1, rounding explains" in finding.message
+    assert finding.input_name == "input 0"
+    assert finding.input_index[0] == 5
+    assert finding.claimed == 0
+    factor = checked(in_low_precision(MISTAKES["2 per cent"]), normal(16, 16, dtype=BRAIN))
+    assert re.search(r"slope off by 0\.0[12]\d*, rounding explains", factor.findings[0].message)
+
+
+# How many bits there are inside.
+
+
+@pytest.mark.parametrize("dtype", [BRAIN, HALF], ids=["bfloat16", "float16"])
+@every_seed
+def test_float32_inside_half_precision_is_an_oracle_of_24_bits(dtype, seed):
+    for fn in (
+        lambda x: x.float().sin().to(x.dtype),
+        lambda x: torch.softmax(x.float(), -1).to(x.dtype),
+        lambda x: torch.nn.functional.layer_norm(x.float(), x.shape[-1:]).to(x.dtype),
+    ):
+        result = checked(fn, normal(5, 6, dtype=dtype, seed=seed), seed=seed)
+        assert result.verdict is PASSED, result.summary
+        assert result.oracle == SAME
+
+
+def kernel_of(dtype, value, rule):
+    """A function that takes this dtype alone, so that nothing but its own differences tells."""
+
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            assert inputs[0].dtype is dtype
+            ctx.save_for_backward(*inputs)
+            return value(*(x.float() for x in inputs)).to(dtype)
+
+        @staticmethod
+        def backward(ctx, g):
+            gradients = rule(g.float(), *(x.float() for x in ctx.saved_tensors))
+            return tuple(gradient.to(dtype) for gradient in gradients)
+
+    return Kernel.apply
+
+
+def without_tail(x):
+    return torch.cat([x[:-16], torch.zeros(16)])
+
+
+@pytest.mark.parametrize("dtype", [BRAIN, HALF], ids=["bfloat16", "float16"])
+@every_seed
+def test_differences_in_16_bits_never_pass_a_tail_of_zeros(dtype, seed):
+    a, b = normal(129, dtype=dtype), normal(129, dtype=dtype, seed=2)
+    wrong = kernel_of(dtype, torch.dot, lambda g, a, b: (g * without_tail(b), g * without_tail(a)))
+    right = kernel_of(dtype, torch.dot, lambda g, a, b: (g * b, g * a))
+    assert gradproof.check(wrong, (a, b), seed=seed)["backward"].verdict is not PASSED
+    assert gradproof.check(right, (a, b), seed=seed)["backward"].verdict is not FAILED
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=["float32", "float64"])
+@every_seed
+def test_bfloat16_inside_is_inconclusive_and_verified_by_a_reference(dtype, seed):
+    def fn(x):
+        return x.bfloat16().sin().to(x.dtype)
+
+    def wrong(x):
+        return ruled(fn, lambda g, x: 1.2 * (g.bfloat16() * x.bfloat16().cos()).to(x.dtype))(x)
+
+    x = normal(60, dtype=dtype, seed=seed)
+    assert checked(fn, x, seed=seed).verdict is INCONCLUSIVE
+    result = checked(fn, x, reference=torch.sin, seed=seed)
+    assert result.verdict is PASSED, result.summary
+    assert result.oracle.startswith(REFERENCE)
+    assert checked(wrong, x, reference=torch.sin, seed=seed).verdict is FAILED
+
+
+def to_11_bits(x):
+    """What TF32 makes of a float32; other arrays as they are."""
+    if x.dtype is not SINGLE:
+        return x
+    return (x.detach().contiguous().view(torch.int32) & -8192).view(SINGLE)
+
+
+def product_in_tf32(factor):
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return to_11_bits(x) @ to_11_bits(w)
+
+        @staticmethod
+        def backward(ctx, g):
+            x, w = ctx.saved_tensors
+            factor_here = factor if x.dtype is SINGLE else 1.0
+            return (
+                factor_here * (to_11_bits(g) @ to_11_bits(w.mT)),
+                to_11_bits(x.mT) @ to_11_bits(g),
+            )
+
+    return Product.apply
+
+
+@every_seed
+def test_tf32_inside_a_product_is_not_accused_and_a_mistake_is(seed):
+    inputs = normal(8, 16, seed=seed), normal(16, 12, seed=seed + 10)
+    result = checked(product_in_tf32(1.0), inputs, seed=seed)
+    assert result.verdict is PASSED, result.summary
+    assert any("the function computes in 11 bits" in note for note in result.notes)
+    assert checked(product_in_tf32(1.02), inputs, seed=seed).verdict is FAILED
+
+
+# Kernels that take one precision only.
+
+
+def only_float32(x):
+    if x.dtype is not SINGLE:
+        raise TypeError("expected float32\nand much more")
+    return x.sin()
+
+
+def sine_kernel(factor=1.0):
+    return ruled(only_float32, lambda g, x: factor * g * x.cos())
+
+
+def test_a_kernel_in_float32_only_is_verified_by_differences_that_say_so():
+    result = checked(sine_kernel(), normal(20))
+    assert result.verdict is PASSED
+    assert result.oracle.startswith(f"{NATIVE}; ")
+    assert f"not {SAME}: in double precision it raised TypeError: expected float32" in result.oracle
+    assert result.oracle.endswith("expected float32")
+    assert 1e-6 < result.resolution < 2e-2
+    assert checked(sine_kernel(1.02), normal(20)).verdict is FAILED
+
+
+def test_a_kernel_in_float32_only_is_verified_by_a_reference_far_more_finely():
+    result = checked(sine_kernel(), normal(20), reference=torch.sin)
+    assert result.verdict is PASSED
+    assert result.oracle.startswith(f"{REFERENCE}; not {SAME}")
+    assert result.resolution < 1e-6
+    wrong = checked(sine_kernel(1.0001), normal(20), reference=torch.sin)
+    assert wrong.verdict is FAILED
+    assert wrong.findings[0].kind == "precision"
+    assert REFERENCE in wrong.findings[0].message
+
+
+def test_a_function_is_no_reference_for_itself():
+    @functools.wraps(only_float32)
+    def decorated(x):
+        return only_float32(x)
+
+    module = torch.nn.Linear(3, 2)
+    for fn, alias in (
+        (only_float32, only_float32),
+        (only_float32, functools.partial(only_float32)),
+        (decorated, only_float32),
+        (module, module),
+    ):
+        with pytest.raises(UsageError, match=r"reference: .* which would confirm itself"):
+            gradproof.check(fn, (normal(4, 3),), reference=alias)
+
+
+def test_a_reference_that_is_wrong_itself_is_refused_and_named():
+    broken = ruled(torch.sin, lambda g, x: 1.01 * g * x.cos())
+    for factor, verdict in ((1.0, PASSED), (1.02, FAILED)):
+        result = checked(sine_kernel(factor), normal(20), reference=broken)
+        assert result.verdict is verdict
+        assert f"not {REFERENCE}: it fails its own check" in result.oracle
+        assert result.oracle.startswith(NATIVE)
+
+
+def test_a_reference_with_another_value_is_refused():
+    result = checked(sine_kernel(), normal(20), reference=torch.cos)
+    assert f"not {REFERENCE}: it returns another value: off by" in result.oracle
+    assert result.oracle.startswith(NATIVE)
+
+
+@pytest.mark.parametrize(
+    ("reference", "says"),
+    [
+        (lambda x: x[1:].sin(), "returns outputs of another shape"),
+        (lambda x: 1 / 0, "raised ZeroDivisionError"),
+        (lambda x: 3.0, "without any tensor"),
+        (lambda x: np.sin(x.detach().numpy()), "returned ndarray without any tensor"),
+        (np.sin, "a reference takes and returns"),
+    ],
+)
+def test_a_reference_that_cannot_serve_is_refused_with_its_reason(reference, says):
+    result = checked(sine_kernel(), normal(20), reference=reference)
+    assert re.search(rf"not {REFERENCE}: .*{says}", result.oracle), result.oracle
+    assert "\n" not in result.oracle
+
+
+# Noise.
+
+
+def noisy(part, dtype=None):
+    generator = torch.Generator().manual_seed(3)
+
+    def fn(x):
+        return x.sin() * (1 + part * torch.randn(x.shape, generator=generator, dtype=x.dtype))
+
+    return fn
+
+
+@every_seed
+def test_noise_like_that_of_atomics_enters_the_bar_and_is_not_accused(seed):
+    result = checked(noisy(1e-7), normal(20, seed=seed), seed=seed)
+    assert result.verdict is PASSED, result.summary
+    assert result.resolution < 2e-2
+
+
+@pytest.mark.parametrize("dtype", [*LOW, DOUBLE], ids=lambda dtype: str(dtype)[6:])
+def test_a_value_that_is_random_is_inconclusive_with_that_reason(dtype):
+    for backward in (lambda g, x: g * x.cos(), lambda g, x: 0 * g):
+        result = checked(ruled(noisy(0.3), backward), normal(20, dtype=dtype))
+        assert result.verdict is INCONCLUSIVE
+        assert "returns another value at every call" in result.summary
+        assert "fix the random state inside it" in result.summary
+
+
+# Nothing tested.
+
+
+# Eight bits.
+
+
+def test_a_float8_input_is_checked_against_the_function_in_float32():
+    x = normal(64).detach().to(torch.float8_e4m3fn).requires_grad_()
+    result = checked(lambda x: x.float().sin(), x)
+    assert result.verdict is PASSED, result.summary
+    assert result.oracle == SAME
+    assert result.resolution > 2.0**-6  # of three bits and a half not more can be told
+
+
+def test_a_gradient_that_is_wrong_beyond_float8_fails():
+    x = normal(64).detach().to(torch.float8_e4m3fn).requires_grad_()
+    zero = ruled(lambda x: x.float().sin(), lambda g, x: (0 * g).to(x.dtype))
+    assert checked(zero, x).verdict is FAILED
+
+
+# Differences in the precision of the arrays alone.
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "verdict"),
+    [
+        (BRAIN, 1.0, INCONCLUSIVE),
+        (BRAIN, 1.01, INCONCLUSIVE),
+        (BRAIN, 3.0, FAILED),
+        (BRAIN, 0.0, FAILED),
+        (SINGLE, 1.0, PASSED),
+        (SINGLE, 1.01, FAILED),
+    ],
+)
+@every_seed
+def test_differences_alone_decide_as_far_as_the_precision_of_the_arrays(
+    dtype, factor, verdict, seed
+):
+    fn = ruled(torch.tanh, lambda g, x: factor * tanh_rule(g, x))
+    result = checked(fn, normal(6, 8, dtype=dtype), oracles=("native",), seed=seed)
+    assert result.verdict is verdict, result.summary
+    assert result.oracle == NATIVE
+
+
+def test_what_was_not_asked_for_is_not_asked():
+    result = checked(sine_kernel(), normal(20), oracles=("double",))
+    assert result.verdict is INCONCLUSIVE
+    assert (
+        f"no reference to hold it against: {SAME}: in double precision it raised" in result.summary
+    )
+    result = checked(sine_kernel(), normal(20), oracles=("reference",))
+    assert result.verdict is INCONCLUSIVE
+    assert result.summary.endswith("no reference was given")
+
+
+# Settings.
+
+
+def test_the_arrays_of_the_user_and_the_random_state_are_left_alone():
+    x, state = normal(6, 8, dtype=BRAIN), torch.random.get_rng_state()
+    kept = x.detach().clone()
+    gradproof.check(tanh_kernel, (x,), reference=lambda x: x.tanh())
+    assert torch.equal(x, kept)
+    assert x.grad is None
+    assert x.dtype is BRAIN
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+# Entries that nobody can tell in few bits.
+
+
+# Jumps in the point, and outputs that stand still.
+
+
+# Arrays of few digits, and the ends of a format.
+
+
+@pytest.mark.parametrize("largest", [65504.0, 1000.0], ids=["beyond_the_format", "too_early"])
+def test_a_gradient_beyond_float16_is_infinite_in_one_mode_and_no_disagreement(largest) -> None:
+    """x^7 of float16 in double: at 6 its gradient is 326,592, which float16 cannot hold."""
+
+    def slope(x: torch.Tensor) -> torch.Tensor:
+        return 7 * x.double() ** 6
+
+    def gradient(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        exact = slope(x) * g
+        infinite = (exact.abs() > largest) & (x.dtype == HALF)
+        return torch.where(infinite, exact.sign() * math.inf, exact).to(x.dtype)
+
+    x = torch.tensor([6.0, 2.5, -3.0], dtype=HALF, requires_grad=True)
+    fn = with_both_rules(lambda x: x.double() ** 7, gradient, lambda t, x: slope(x) * t)
+    report = gradproof.check(fn, (x,), seed=0)
+    assert report["forward_vs_backward"].verdict is Verdict.SKIPPED
+    assert "largest number" in report["forward_vs_backward"].summary
+    assert report["backward"].verdict is (PASSED if largest > 65503 else FAILED), str(report)

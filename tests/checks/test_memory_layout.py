@@ -1,0 +1,88 @@
+"""Functions of the memory of their inputs: those that mean it pass, those that misread it fail."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gradproof
+from exhibits.frame import normal
+from exhibits.innocents import SeededDropout
+from gradproof import Verdict
+
+DOUBLE, BRAIN = torch.float64, torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", [DOUBLE, BRAIN], ids=["float64", "bfloat16"])
+def test_a_function_that_goes_by_strides_is_not_accused_of_it(dtype):
+    def strided(x):
+        return x.as_strided((2, 2), (1, 2)) * 2
+
+    x = normal(3, 3, dtype=dtype)
+    result = gradproof.check(strided, [x], checks=["backward", "memory_layout"], seed=0)[
+        "memory_layout"
+    ]
+    assert result.verdict is Verdict.PASSED, result
+    assert "goes by how its inputs lie in memory" in " ".join(result.notes)
+
+    class Misread(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return 2 * x if x.is_contiguous() else x.mT + x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g
+
+    report = gradproof.check(Misread.apply, [x], checks=["backward", "memory_layout"], seed=0)
+    assert report["memory_layout"].verdict is Verdict.FAILED, report
+
+
+class MaskOfContiguous(SeededDropout):
+    """Its mask is that of inputs in the order of their indices, whatever theirs is."""
+
+    @staticmethod
+    def backward(ctx, g):
+        made = torch.Generator().manual_seed(0)
+        kept = torch.empty(g.shape, dtype=torch.bool).bernoulli_(0.5, generator=made)
+        return torch.where(kept, 2 * g, 0)
+
+
+@pytest.mark.parametrize("dtype", [DOUBLE, BRAIN], ids=["float64", "bfloat16"])
+def test_a_mask_drawn_in_the_order_of_the_memory_is_not_an_input_misread(dtype):
+    x = normal(5, 5, dtype=dtype)
+    checks = ["backward", "memory_layout"]
+    right = gradproof.check(SeededDropout.apply, [x], checks=checks, seed=0)["memory_layout"]
+    assert right.verdict is Verdict.PASSED, right
+    assert "draws random numbers in the order of the memory" in " ".join(right.notes)
+    report = gradproof.check(MaskOfContiguous.apply, [x], checks=checks, seed=0)
+    assert report["backward"].verdict is Verdict.PASSED, report
+    assert report["memory_layout"].verdict is Verdict.FAILED, report
+
+
+class RawMemory(torch.autograd.Function):
+    """The sine of what lies in memory, in the order in which it lies there, in both directions."""
+
+    @staticmethod
+    def in_order(x):
+        return x.T if x.stride(0) < x.stride(1) else x
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return RawMemory.in_order(x.detach()).sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        slope = g * RawMemory.in_order(x).cos()
+        return slope if RawMemory.in_order(x) is x else slope.T
+
+
+def test_a_kernel_that_misreads_its_inputs_both_ways_is_a_finding():
+    """Its derivative is right of what it computes; that is not what it is to compute."""
+    x = normal(3, 3, dtype=DOUBLE)
+    report = gradproof.check(RawMemory.apply, [x], checks=["backward", "memory_layout"], seed=0)
+    assert report["backward"].verdict is Verdict.PASSED, report
+    assert report["memory_layout"].verdict is Verdict.FAILED, report
