@@ -90,7 +90,7 @@ define fresh
 $(PYTHON) -m venv $1
 $1/bin/pip install --quiet --disable-pip-version-check -c $2 hatchling editables
 $1/bin/pip install --quiet --disable-pip-version-check --no-build-isolation -c $2 \
-	-e '.[report]' array-api-strict hypothesis pytest pytest-xdist $3
+	-e '.[report]' hypothesis pytest pytest-xdist $3
 touch $1/.installed
 endef
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import gradproof
+from array_names import numpy_names, torch_names
 from exhibits.portable import Portable
 
 Rule = Callable[..., Any]
 
 
 def in_numpy(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: Any) -> Any:
-    import array_api_compat.numpy as xp  # NumPy 1.26 lacks some names of the standard
+    xp = numpy_names()
 
     def vjp(*arguments: Any) -> Any:
         *inputs, cotangent = arguments
@@ -53,8 +54,9 @@ def in_jax(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: A
 
 def torch_function(exhibit: Portable, rule: Rule, push: Rule | None = None) -> Any:
     """The exhibit as a function of PyTorch with this rule."""
-    import array_api_compat.torch as xp
     import torch
+
+    xp = torch_names()
 
     class Ruled(torch.autograd.Function):
         @staticmethod

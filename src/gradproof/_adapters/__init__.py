@@ -17,6 +17,16 @@ from gradproof.errors import UsageError
 FRAMEWORKS = {"torch": "Tensor", "jax": "Array"}
 
 
+def framework_of(value: Any) -> str:
+    """Whose array a value is: "numpy", "torch" or "jax"; "" for anything else."""
+    for name, array in {"numpy": "ndarray", **FRAMEWORKS}.items():
+        kind = getattr(sys.modules.get(name), array, None)
+        if kind is not None and isinstance(value, kind):
+            return name
+    numpy = sys.modules.get("numpy")
+    return "numpy" if numpy is not None and isinstance(value, numpy.generic) else ""
+
+
 def find_adapter(
     inputs: Any, kwargs: Mapping[str, Any] | None = None, fn: Any = None
 ) -> ModuleType | None:

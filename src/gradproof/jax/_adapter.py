@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-import array_api_compat
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,7 +37,7 @@ from gradproof.jax._rules import (
     tells_of_zeros,
     transform_result,
 )
-from gradproof.jax._samples import made_like as made_like
+from gradproof.jax._samples import array_like as array_like
 from gradproof.jax._samples import values_of as values_of
 from gradproof.jax._transforms import TRANSFORMS, refusal_of_tracing
 from gradproof.jax._tree import (
@@ -49,11 +48,6 @@ from gradproof.jax._tree import (
     outputs_of,
     with_blocks,
 )
-
-# array_api_compat makes an array, once in a process, to learn what the namespace of JAX's is: made
-# here, where the user's guard of transfers does not forbid it.
-with jax.transfer_guard("allow"):
-    array_api_compat.array_namespace(jnp.empty(0))
 
 
 def build(

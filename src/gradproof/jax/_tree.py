@@ -136,7 +136,7 @@ class JaxArguments:
     def read(self) -> tuple[list[Piece], Array]:
         """What the exchangeable arrays are, on devices where the user put them, and the point."""
         values = [jnp.asarray(value) for value in self.values]
-        pieces, point = read_pieces(self.names, values, device_of)
+        pieces, point = read_pieces(self.names, values)
         return list(map(with_blocks, pieces, values)), point
 
 
