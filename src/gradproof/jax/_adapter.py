@@ -24,7 +24,7 @@ from gradproof._maps.contract import DifferentiableMap, ObservedRun, Trait, Tran
 from gradproof.errors import UsageError
 from gradproof.jax._call import JaxCall
 from gradproof.jax._constants import double_precision
-from gradproof.jax._programs import Flat, compiled_call
+from gradproof.jax._programs import Flat, Programs, compiled_call
 from gradproof.jax._rounding import Rounded
 from gradproof.jax._rules import (
     Program,
@@ -78,22 +78,15 @@ class JaxMap(ArrayMap):
     JAX's VJP goes by another convention than the contract, whose inner product is
     Re sum conj(a) b: J^T v = conj(vjp(conj(v))).
 
-    Args:
-        programs: compiled functions by name, which maps of one function at several points share;
-            None compiles nothing. Claims under test are compiled where every rule in them is
-            JAX's own (`Flat`): a rule of the user's runs as JAX runs it.
+    Compiled is what has no rule but JAX's own (`Flat`), and what has loops, which JAX compiles anew
+    in every call that is not compiled itself. All else runs as JAX runs it: a rule of the user's is
+    Python, which may draw, count, or go by the numbers that it is handed.
     """
 
-    def __init__(
-        self,
-        call: JaxCall,
-        *,
-        programs: dict[str, Callable[..., Any]] | None = None,
-    ) -> None:
-        self.call, self._programs = call, programs
-        self.around = call.around
+    def __init__(self, call: JaxCall) -> None:
+        self.call, self.around = call, call.around
         self._rounding: Rounded | None = None  # with which every operation is rounded
-        self._rounded_programs: dict[Any, Any] = {}  # traced once for all rounded runs here
+        self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs here
         # The backward of the kept call, and the value that it came with.
         self._kept: Callable[..., Any] | None = None
         self._came_with: Sequence[Any] = ()
@@ -101,9 +94,7 @@ class JaxMap(ArrayMap):
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
             outputs = named_outputs(result)
-            # JAX compiles a loop anew in every call that is not compiled itself.
-            compiled = {} if programs is None and has_loops(self.program) else programs
-            self._measured: dict[str, Callable[..., Any]] | None = compiled
+            self._programs: Programs | None = {} if has_loops(self.program) else None
         if not outputs:
             raise UsageError(
                 f"{self.name} returned no array of floating numbers; return an array or a pytree "
@@ -176,13 +167,9 @@ class JaxMap(ArrayMap):
             )
 
     def value(self, x: Array) -> Array:
-        """F(x); at the point by a call of the function itself, which shows whether it repeats.
-
-        Where nothing of it is compiled: compiled, it is called but once.
-        """
+        """F(x); at the point by a call of the function itself, which shows whether it repeats."""
         with self.around():
-            called = self._programs is None and np.array_equal(x, self.point)
-            if called or self._flat is None:
+            if self._flat is None or np.array_equal(x, self.point):
                 return super().value(x)
             self.counts.add("function")
             return self._flat.run("value", self.whole_point(x))[0]
@@ -214,7 +201,7 @@ class JaxMap(ArrayMap):
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         if self._rounding is not None:
             return list(self._rounding.run("value", self.call.function, arrays))
-        return list(compiled_call(self._measured, "value", self.call.function, arrays))
+        return list(compiled_call(self._programs, "value", self.call.function, arrays))
 
     def cotangents(self, v: Array) -> list[Any]:
         """By JAX's convention, as are gradients on the way inward."""
@@ -233,11 +220,7 @@ class JaxMap(ArrayMap):
             )
         if self.call.pull is not None:
             return tuple(transform_result(self.call.gradient, *given))
-        if self._kept is None:
-            self._came_with, self._kept = transform_result(
-                jax.vjp, self.call.function, *self.here()
-            )
-        return tuple(transform_result(self._kept, tuple(cotangents)))
+        return tuple(transform_result(self._linearize(), tuple(cotangents)))
 
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
         given = [*self.here(), *tangents]
@@ -356,12 +339,24 @@ class JaxMap(ArrayMap):
     def _value_effects(self, again: Sequence[Any]) -> list[tuple[str, str]]:
         """That the kept backward came with another value, of a function that repeats `again`."""
         with self.around():
-            if not self._came_with or not self._is_near(
-                self.kept_value(), self.codomain_vector(again)
-            ):
+            if self._flat is not None or self.call.pull is not None:
                 return []
-            told = self.another_value(self._came_with)
-        return [("primal", told)] if told else []
+            try:
+                self._linearize()
+            except Unsupported:
+                return []
+            if not self._is_near(self.kept_value(), self.codomain_vector(again)):
+                return []
+            difference = self.another_value(self._came_with)
+        return [("primal", difference)] if difference else []
+
+    def _linearize(self) -> Callable[..., Any]:
+        """The backward of the kept call. Unsupported where there is none."""
+        if self._kept is None:
+            self._came_with, self._kept = transform_result(
+                jax.vjp, self.call.function, *self.here()
+            )
+        return self._kept
 
     def _watched_call(self) -> tuple[Any, Sequence[tuple[str, str]]]:
         """What one more call returns, and what it sets."""
@@ -410,7 +405,7 @@ class JaxMap(ArrayMap):
             if self._flat is None:
                 arrays = self.arrays(x)
                 changed = self.call.arguments.with_changes(arrays, lambda leaf: leaf, None)
-                return self._alike(changed, programs=self._programs)
+                return self._alike(changed)
         x = self.whole_point(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [
@@ -418,7 +413,7 @@ class JaxMap(ArrayMap):
         ]
         point, held = finite_point(self.domain, np.concatenate(there))
         made = copy.copy(self)
-        made.point, made.held, made._rounded_programs = point, held, {}
+        made.point, made.held, made._jaxprs = point, held, {}
         made._kept, made._came_with, made._returned = None, (), None
         return made
 
@@ -429,7 +424,7 @@ class JaxMap(ArrayMap):
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
-                return self._alike(changed, programs={})
+                return self._alike(changed)
 
         found = twin_in_double(self, fn, made)
         self._require_same_draws(found)
@@ -451,21 +446,19 @@ class JaxMap(ArrayMap):
         with self.around():
             return draws(self.program)
 
-    def rounded_map(self, unit: float, tiny: float, seed: int | None) -> JaxMap:
+    def rounded_map(self, unit: float, tiny: float, seed: int) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""
-        with self.around():
-            jaxprs = self._rounded_programs if self._flat is None else self._flat.jaxprs
         inputs, outputs = (
             [each.numpy_piece() for each in some] for some in (self.inputs, self.outputs)
         )
         made = copy.copy(self)
-        made._rounding, made._rounded_programs = Rounded(unit, tiny, seed, jaxprs), {}
+        made._rounding, made._jaxprs = Rounded(unit, tiny, seed, self._jaxprs), {}
         made._flat, made.inputs, made.outputs = None, inputs, outputs
         return made
 
-    def _alike(self, arguments: JaxArguments, **options: Any) -> JaxMap:
+    def _alike(self, arguments: JaxArguments) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
-        return JaxMap(self.call.with_arguments(arguments), **options).share_limits_of(self)
+        return JaxMap(self.call.with_arguments(arguments)).share_limits_of(self)
 
     def derivative(self, v: Array) -> JaxMap:
         count = len(self.inputs)
@@ -503,7 +496,7 @@ class JaxMap(ArrayMap):
         names = [*(slot.name for slot in self.domain.slots), *names]
         with unsupported(UsageError):
             call = JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names))
-            made = JaxMap(call, programs=None if self._programs is None else {})
+            made = JaxMap(call)
         return made.share_limits_of(self)
 
 
