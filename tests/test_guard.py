@@ -17,7 +17,6 @@ import pytest
 import gradproof
 from gradproof import _guard
 from gradproof._guard import guard_face, keep_context, restored
-from gradproof._guard import random as guards
 from gradproof._guard.random import RandomState
 
 X = np.array([0.5, 1.5])
@@ -61,10 +60,7 @@ def test_random_states_of_python_and_numpy_and_of_arguments_are_put_back():
         lambda: random.seed(5),
     ],
 )
-@pytest.mark.parametrize("known", [True, False])
-def test_a_draw_from_python_is_seen_and_put_back(draw, known, monkeypatch):
-    if not known:
-        monkeypatch.setattr(guards._OF_PYTHON, "_is_known", False)
+def test_a_draw_from_python_is_seen_and_put_back(draw):
     for _ in range(3):
         state = RandomState()
         assert state.moved_generators() == []
@@ -76,11 +72,6 @@ def test_a_draw_from_python_is_seen_and_put_back(draw, known, monkeypatch):
         draw()
         assert [random.gauss(0, 1), random.random()] == expected
         state.restore()
-
-
-@pytest.mark.skipif(sys.implementation.name != "cpython", reason="elsewhere it is not looked at")
-def test_the_memory_of_the_generator_of_python_is_known():
-    assert guards._OF_PYTHON._is_known
 
 
 @pytest.mark.parametrize(
