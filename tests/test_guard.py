@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import warnings
 from contextlib import contextmanager
@@ -256,37 +253,3 @@ def test_warning_filters_of_an_interrupted_block_are_put_back():
     face()
     assert warnings.filters is filters
     assert warnings.filters == before
-
-
-FORKING = """
-import os, sys, threading
-import numpy as np
-import gradproof
-from gradproof._guard import guard_face, restored
-
-begun, over, place = threading.Event(), threading.Event(), ["theirs"]
-
-@guard_face
-def long():
-    with restored(lambda: place.__setitem__(0, "theirs")):
-        place[0] = "ours"
-        begun.set()
-        over.wait()
-
-threading.Thread(target=long).start()
-begun.wait()
-child = os.fork()
-if not child:
-    sine = gradproof.by_hand(np.sin, vjp=lambda x, v: v * np.cos(x))
-    right = gradproof.check(sine, np.ones(2))
-    os._exit(0 if right and place == ["theirs"] else 1)
-code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-over.set()
-sys.exit(code)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork")
-def test_a_process_that_forks_while_another_thread_checks_can_check():
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKING], check=False, timeout=120)
-    assert done.returncode == 0

@@ -636,30 +636,6 @@ def test_layers_of_flax_nnx_bring_their_parameters_and_keep_their_statistics():
     np.testing.assert_array_equal(np.asarray(net.norm.mean[...]), before)
 
 
-def test_honest_runs_go_inside_what_runs_in_a_mesh_only():
-    """They took `shard_map` apart once, where `psum` has no axis, and called that a failure."""
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
-    spec = jax.sharding.PartitionSpec("i")
-
-    def fn(x):
-        return jnp.sin(x) * jax.lax.psum(x.sum(), "i")
-
-    def mapped(fn):
-        return jax.jit(jax.shard_map(fn, mesh=mesh, in_specs=spec, out_specs=spec))
-
-    report = check(mapped(fn), normal(4), checks=["backward"])
-    assert report.verdict is PASSED, str(report)
-    assert not report["backward"].notes
-    wrong = jax.custom_vjp(fn)
-
-    def coarse(x, g):  # right, in a few bits less than the arrays have
-        [gradient] = jax.vjp(fn, x)[1](g)
-        return (gradient.astype(jnp.bfloat16).astype(jnp.float32),)
-
-    wrong.defvjp(lambda x: (fn(x), x), coarse)
-    assert check(mapped(wrong), normal(4), checks=["backward"]).verdict is FAILED
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_wrt_leaves_out_stays_left_out_in_double_precision(dtype):
     """The oracle differentiated every array again: a rule was accused of an input not asked for."""

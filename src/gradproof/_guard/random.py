@@ -81,7 +81,7 @@ GLOBAL = {
         _NUMPY.get,
         _NUMPY.set,
         _is_same_numpy_state,
-        np.random.random_sample,  # noqa: NPY002  # the user's
+        np.random.random_sample,  # the user's
     ),
 }
 

@@ -46,7 +46,6 @@ from gradproof.jax._tree import (
     double_precision_value,
     named_outputs,
     outputs_of,
-    with_blocks,
 )
 
 
@@ -81,10 +80,13 @@ class JaxMap(ArrayMap):
     Compiled is what has no rule but JAX's own (`Flat`), and what has loops, which JAX compiles anew
     in every call that is not compiled itself. All else runs as JAX runs it: a rule of the user's is
     Python, which may draw, count, or go by the numbers that it is handed.
+
+    Args:
+        compiled: whether all is compiled, as of references, whose rounded runs are traced as well.
     """
 
-    def __init__(self, call: JaxCall) -> None:
-        self.call, self.around = call, call.around
+    def __init__(self, call: JaxCall, *, compiled: bool = False) -> None:
+        self.call, self.around, self._is_compiled = call, call.around, compiled
         self._rounding: Rounded | None = None  # with which every operation is rounded
         self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs here
         # The backward of the kept call, and the value that it came with.
@@ -94,13 +96,14 @@ class JaxMap(ArrayMap):
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
             outputs = named_outputs(result)
-            self._programs: Programs | None = {} if has_loops(self.program) else None
+            compiled = compiled or has_loops(self.program)
+            self._programs: Programs | None = {} if compiled else None
         if not outputs:
             raise UsageError(
                 f"{self.name} returned no array of floating numbers; return an array or a pytree "
                 "of arrays"
             )
-        self.start(with_blocks(Piece.from_value(name, array), array) for name, array in outputs)
+        self.start(Piece.from_value(name, array) for name, array in outputs)
         self._returned: list[Any] | None = [array for _, array in outputs]
 
     @cached_property
@@ -405,7 +408,7 @@ class JaxMap(ArrayMap):
             if self._flat is None:
                 arrays = self.arrays(x)
                 changed = self.call.arguments.with_changes(arrays, lambda leaf: leaf, None)
-                return self._alike(changed)
+                return self._alike(changed, compiled=self._is_compiled)
         x = self.whole_point(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [
@@ -424,7 +427,7 @@ class JaxMap(ArrayMap):
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
-                return self._alike(changed)
+                return self._alike(changed, compiled=True)
 
         found = twin_in_double(self, fn, made)
         self._require_same_draws(found)
@@ -456,9 +459,10 @@ class JaxMap(ArrayMap):
         made._flat, made.inputs, made.outputs = None, inputs, outputs
         return made
 
-    def _alike(self, arguments: JaxArguments) -> JaxMap:
+    def _alike(self, arguments: JaxArguments, *, compiled: bool) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
-        return JaxMap(self.call.with_arguments(arguments)).share_limits_of(self)
+        call = self.call.with_arguments(arguments)
+        return JaxMap(call, compiled=compiled).share_limits_of(self)
 
     def derivative(self, v: Array) -> JaxMap:
         count = len(self.inputs)
@@ -496,7 +500,7 @@ class JaxMap(ArrayMap):
         names = [*(slot.name for slot in self.domain.slots), *names]
         with unsupported(UsageError):
             call = JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names))
-            made = JaxMap(call)
+            made = JaxMap(call, compiled=self._is_compiled)
         return made.share_limits_of(self)
 
 
