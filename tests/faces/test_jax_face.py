@@ -73,12 +73,11 @@ def test_a_derivative_wrong_in_the_second_order_only():
         ours.check_grads(wrong, x, order=2, modes=["fwd"])
 
 
-def test_tolerances_are_on_entries_and_may_depend_on_the_dtype():
+def test_tolerances_are_on_entries():
     x = (normal(5),)
     ours.check_grads(bent(1.01), x, 1, rtol=0.05)
-    ours.check_grads(bent(1.01), x, 1, rtol={np.dtype("float32"): 0.05, jnp.float64: 1e-9})
     ours.check_grads(bent(1.01), x, 1, atol=0.05)
-    with pytest.raises(AssertionError):
+    with pytest.raises(UsageError, match="rtol: expected a number"):
         ours.check_grads(bent(1.01), x, 1, rtol={jnp.float64: 0.05})
 
 

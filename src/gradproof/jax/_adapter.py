@@ -235,15 +235,20 @@ class JaxMap(ArrayMap):
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
-        if (found := self._compiled_result("transposed", u, v)) is not None:
+        if (flat := self._compiled_result("transposed", u, v)) is not None:
             self.counts.add("vjp")
-            return found[0], self.domain.zero_still_entries(found[1])
+            return flat[0], self.domain.zero_still_entries(flat[1])
         with self.around():
-            with unsupported():  # whatever a rule does that is not made to be differentiated
-                gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *self.cotangents(v))
-                image = back(tuple(self.directions(u)))
+            given = [*self.here(), *self.directions(u), *self.cotangents(v)]
+            if self._rounding is not None:
+                found = self._rounding.run("transposed", self.call.transposed_products, given)
+            else:
+                with unsupported():  # whatever a rule does that is not made to be differentiated
+                    products = self.call.transposed_products
+                    found = compiled_call(self._programs, "transposed", products, given)
             self.counts.add("vjp")
-            return self.codomain_vector(image), self.domain_vector(gradients)
+            count = len(self.outputs)
+            return self.codomain_vector(found[:count]), self.domain_vector(found[count:])
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
         if (found := self._compiled_result("vjps", vs)) is not None:
