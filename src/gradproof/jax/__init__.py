@@ -56,8 +56,8 @@ def is_close(one: Any, other: Any) -> bool:
 
 
 _EPS = 1e-4  # JAX's default, which here means: choose the steps
-_CHECKS = {"fwd": ("forward", "linearity"), "rev": ("backward", "linearity"), "lin": ("forward",)}
-_WORDS = {"fwd": "JVP", "rev": "VJP", "lin": "LIN"}
+_CHECKS = {"fwd": ("forward", "linearity"), "rev": ("backward", "linearity")}
+_WORDS = {"fwd": "JVP", "rev": "VJP"}
 
 Tolerance = float | None
 
@@ -83,7 +83,7 @@ def check_grads(
         args: its positional arguments; arrays and Python numbers that are floating or complex
             are differentiated.
         order: highest order of derivatives; those of every mode of every mode are checked.
-        modes: of "fwd" (`jax.jvp`), "rev" (`jax.vjp`) and "lin" (`jax.linearize`).
+        modes: of "fwd" (`jax.jvp`) and "rev" (`jax.vjp`).
         atol: absolute tolerance on an entry; None means 0.
         rtol: relative tolerance, likewise; None chooses by the precision of the oracle.
         eps: largest perturbation of an entry; None means "choose".
@@ -96,7 +96,7 @@ def check_grads(
     asked = options.strings("modes", (modes,) if isinstance(modes, str) else modes)
     if not asked or not set(asked) <= set(_WORDS):
         got = options.short_repr(list(asked))
-        raise UsageError(f"modes: expected some of 'fwd', 'rev' and 'lin', got {got}")
+        raise UsageError(f"modes: expected some of 'fwd' and 'rev', got {got}")
     depth = options.integer_kind(1, None, "at least 1")("order", order)
     _judge_orders(_Question(f, args, (atol, rtol, eps)), depth, asked)
 
@@ -323,11 +323,7 @@ def _judge_orders(question: _Question, order: int, modes: tuple[str, ...]) -> No
     level = [("", question.map())]
     for depth in range(1, order + 1):
         found = [
-            (
-                " of ".join(filter(None, (_WORDS[mode], words))),
-                mode,
-                _map_by_linearize(map_) if mode == "lin" else map_,
-            )
+            (" of ".join(filter(None, (_WORDS[mode], words))), mode, map_)
             for words, map_ in level
             for mode in modes
         ]
@@ -349,16 +345,6 @@ def _derivative_map(map_: JaxMap, mode: str) -> JaxMap:
         made = map_.forward_derivative(random_tangent(map_.domain, scales, 0, 0))
     made.derived = True
     return made
-
-
-def _map_by_linearize(map_: JaxMap) -> JaxMap:
-    """The map, its forward derivative by jax.linearize."""
-
-    def push(arguments: JaxArguments, arrays: Any, tangents: Any) -> Any:
-        fn = lambda *arrays: tuple(floating_leaves(arguments.call(arrays)))  # noqa: E731  # once
-        return jax.linearize(fn, *arrays)[1](*tangents)
-
-    return JaxMap(JaxCall(map_.call.arguments, push=push))
 
 
 def _plain_function(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import first_line
 from gradproof._data.held import finite_point
 from gradproof._data.options import container
-from gradproof._data.space import Array
+from gradproof._data.space import Array, norm
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import DifferentiableMap, ObservedRun, Trait, Transform, Unsupported
@@ -34,7 +34,6 @@ from gradproof.jax._rules import (
     is_refusal,
     jaxpr_of,
     program_of,
-    tells_of_zeros,
     transform_result,
 )
 from gradproof.jax._samples import array_like as array_like
@@ -71,6 +70,10 @@ def build(
         return JaxMap(JaxCall(arguments))
 
 
+_FINEST = 2.0**-50  # unit round-off of a run that shows whether tracing changes the rules
+_ANOTHER = 0.1  # part of a gradient by which another one differs
+
+
 class JaxMap(ArrayMap):
     """A JAX function at a point.
 
@@ -80,13 +83,10 @@ class JaxMap(ArrayMap):
     Compiled is what has no rule but JAX's own (`Flat`), and what has loops, which JAX compiles anew
     in every call that is not compiled itself. All else runs as JAX runs it: a rule of the user's is
     Python, which may draw, count, or go by the numbers that it is handed.
-
-    Args:
-        compiled: whether all is compiled, as of references, whose rounded runs are traced as well.
     """
 
-    def __init__(self, call: JaxCall, *, compiled: bool = False) -> None:
-        self.call, self.around, self._is_compiled = call, call.around, compiled
+    def __init__(self, call: JaxCall) -> None:
+        self.call, self.around = call, call.around
         self._rounding: Rounded | None = None  # with which every operation is rounded
         self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs here
         # The backward of the kept call, and the value that it came with.
@@ -96,8 +96,7 @@ class JaxMap(ArrayMap):
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
             outputs = named_outputs(result)
-            compiled = compiled or has_loops(self.program)
-            self._programs: Programs | None = {} if compiled else None
+            self._programs: Programs | None = {} if has_loops(self.program) else None
         if not outputs:
             raise UsageError(
                 f"{self.name} returned no array of floating numbers; return an array or a pytree "
@@ -279,66 +278,10 @@ class JaxMap(ArrayMap):
         columns = [np.asarray(column) for column in transform_result(batched, *stacked)]
         return np.stack([flat([column[k] for column in columns]) for k in range(len(stacked[0]))])
 
-    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
-        """The VJP of the other outputs alone: a rule is handed a symbolic zero for these."""
-        kept = [k for k in range(len(self.outputs)) if k not in missing]
-        if self.call.pull is not None:
-            raise Unsupported("no undefined cotangents")
-        if not kept:
-            return np.zeros(self.domain.size)  # nothing is pulled back, no rule is asked
-
-        def some(*arrays: Any) -> list[Any]:
-            outputs = self.call.function(*arrays)
-            return [outputs[k] for k in kept]
-
-        with self.around():
-            cotangents = self.cotangents(v)
-            back = transform_result(jax.vjp, some, *self.here())[1]
-            self.counts.add("vjp")
-            return self.domain_vector(back([cotangents[k] for k in kept]))
-
-    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
-        """The JVP in the other inputs alone: a rule is handed a symbolic zero for these."""
-        kept = [k for k in range(len(self.inputs)) if k not in missing]
-        if self.call.push is not None or not kept:
-            raise Unsupported("no undefined tangents")
-        self.counts.add("jvp")
-        with self.around():
-            if self._flat is not None:
-                raise Unsupported("no rule of this function is told which inputs have tangents")
-            tangents = self.directions(u)
-            some, primals = self.call.function_of_some(self.here(), kept)
-            return self.codomain_vector(
-                transform_result(jax.jvp, some, primals, [tangents[k] for k in kept])[1]
-            )
-
-    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
-        """The VJP in some inputs alone: a rule may be told that the others are not perturbed."""
-        kept = sorted(slots)
-        with self.around():
-            told = self.call.pull is None and tells_of_zeros(self.program)
-        if not told:
-            raise Unsupported("no rule of this function is told which inputs are differentiated")
-        with self.around(), jax.disable_jit(not self.compiles_subsets()):
-            some, primals = self.call.function_of_some(self.here(), kept)
-            back = transform_result(jax.vjp, some, *primals)[1]
-            self.counts.add("vjp")
-            gradients = list(map(jnp.zeros_like, self.here()))
-            for place, gradient in zip(
-                kept, transform_result(back, tuple(self.cotangents(v))), strict=True
-            ):
-                gradients[place] = gradient
-            return self.domain_vector(gradients)
-
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         """Traits of gradients; none where JAX makes them, which sees to dtypes and shapes."""
         found = self._compiled_result("vjp", v)
         return super().gradient_traits(v) if found is None else ()
-
-    def compiles_subsets(self) -> bool:
-        """Only loops are: each subset is another program, and all else can do without."""
-        with self.around():
-            return has_loops(self.program)
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
         found, effects = self._watched_call()
@@ -413,7 +356,7 @@ class JaxMap(ArrayMap):
             if self._flat is None:
                 arrays = self.arrays(x)
                 changed = self.call.arguments.with_changes(arrays, lambda leaf: leaf, None)
-                return self._alike(changed, compiled=self._is_compiled)
+                return self._alike(changed)
         x = self.whole_point(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [
@@ -432,7 +375,7 @@ class JaxMap(ArrayMap):
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
-                return self._alike(changed, compiled=True)
+                return self._alike(changed)
 
         found = twin_in_double(self, fn, made)
         self._require_same_draws(found)
@@ -456,6 +399,24 @@ class JaxMap(ArrayMap):
 
     def rounded_map(self, unit: float, tiny: float, seed: int) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""
+        if not self._has_same_rules_traced:
+            raise Unsupported("it has another derivative where it is traced")
+        return self._rounded(unit, tiny, seed)
+
+    @cached_property
+    def _has_same_rules_traced(self) -> bool:
+        """Whether the rules claim the same where they are traced, as in rounded runs."""
+        if self._flat is not None:
+            return True
+        v = np.ones(self.codomain.size)
+        try:
+            known = self.vjp(v)
+            gap = self._rounded(_FINEST, 0.0, 0).vjp(v) - known
+        except Unsupported:  # the run itself says why
+            return True
+        return not norm(gap) > _ANOTHER * norm(known)
+
+    def _rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:
         inputs, outputs = (
             [each.numpy_piece() for each in some] for some in (self.inputs, self.outputs)
         )
@@ -464,10 +425,9 @@ class JaxMap(ArrayMap):
         made._flat, made.inputs, made.outputs = None, inputs, outputs
         return made
 
-    def _alike(self, arguments: JaxArguments, *, compiled: bool) -> JaxMap:
+    def _alike(self, arguments: JaxArguments) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
-        call = self.call.with_arguments(arguments)
-        return JaxMap(call, compiled=compiled).share_limits_of(self)
+        return JaxMap(self.call.with_arguments(arguments)).share_limits_of(self)
 
     def derivative(self, v: Array) -> JaxMap:
         count = len(self.inputs)
@@ -505,7 +465,7 @@ class JaxMap(ArrayMap):
         names = [*(slot.name for slot in self.domain.slots), *names]
         with unsupported(UsageError):
             call = JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names))
-            made = JaxMap(call, compiled=self._is_compiled)
+            made = JaxMap(call)
         return made.share_limits_of(self)
 
 

@@ -83,14 +83,3 @@ class JaxCall:
         here, tangents = arrays[:count], arrays[count : 2 * count]
         gradients, back = jax.vjp(lambda *v: self.gradient(*here, *v), *arrays[2 * count :])
         return (*back(tangents), *gradients)
-
-    def function_of_some(
-        self, here: Sequence[Any], kept: Sequence[int]
-    ) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
-        """The function of some of its arrays alone, the others at `here`; and these there."""
-
-        def some(*arrays: Any) -> tuple[Any, ...]:
-            whole = dict(enumerate(here)) | dict(zip(kept, arrays, strict=True))
-            return self.function(*(whole[k] for k in range(len(here))))
-
-        return some, [here[k] for k in kept]

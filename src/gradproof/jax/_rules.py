@@ -91,14 +91,6 @@ def draws(program: Program) -> list[str]:
     return [str(out.aval) for each in drawing for out in each.outvars]
 
 
-def tells_of_zeros(program: Program) -> bool:
-    """Whether a rule in it is told which inputs are differentiated, or may be.
-
-    Those with `symbolic_zeros=True` are; for all others JAX makes zeros.
-    """
-    return program is None or any(each.params.get("symbolic_zeros") for each in program)
-
-
 def equations_of(jaxpr: Any) -> Iterator[Any]:
     """All of a jaxpr, those inside of others too."""
     for equation in jaxpr.eqns:
