@@ -19,6 +19,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax import check_grads
 from gradproof.jax._adapter import build
+from x64 import enable_x64
 
 REFERENCE_ALONE = gradproof.Settings(oracles=["reference"])
 
@@ -27,7 +28,7 @@ PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED
 
 @pytest.fixture
 def x64():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 
@@ -123,7 +124,7 @@ def test_low_precision_is_held_against_double_precision_without_the_users_config
 
 
 def test_an_array_of_64_bits_made_in_a_context_stays_one():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         x = normal(5, dtype=jnp.float64)
     report = check(jnp.sin, x)
     assert report.inputs == ("x: float64[5]",)
@@ -133,7 +134,7 @@ def test_an_array_of_64_bits_made_in_a_context_stays_one():
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_functions_that_are_not_holomorphic(dtype):
-    with jax.enable_x64(dtype == "complex128"):
+    with enable_x64(dtype == "complex128"):
         z, w = normal(4, dtype=dtype), normal(4, seed=1, dtype=dtype)
         for fn in (lambda z, w: z * jnp.conj(w), lambda z, w: jnp.abs(z) ** 2 + w.imag):
             report = check(fn, (z, w))
@@ -388,7 +389,7 @@ def test_sums_of_few_bits_are_off_by_their_partial_sums_and_others_not_at_all():
 
 def rounded(fn, x, seed=0):
     """An honest run of `fn` in the arithmetic of bfloat16."""
-    with jax.enable_x64(True):
+    with enable_x64(True):
         return build(fn, (x.astype(jnp.float64),)).rounded_map(2.0**-8, 2.0**-133, seed)
 
 
@@ -693,7 +694,7 @@ def valued(value, *, jvp):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_a_rule_returns_the_functions_value_beside_its_derivative(dtype, jvp):
     """A loss whose logged value is another than the one that training sees passed."""
-    with jax.enable_x64(dtype == "float64"):
+    with enable_x64(dtype == "float64"):
         x = normal(6, dtype=dtype)
         right = valued(lambda x: jax.nn.logsumexp(x), jvp=jvp)  # another way to the same value
         wrong = valued(lambda x: 1.2 * jax.nn.logsumexp(x), jvp=jvp)

@@ -68,7 +68,8 @@ def truth(name: str, value: Any) -> bool:
 
 def number(name: str, value: Any) -> Any:
     """A real number >= 0, also infinite."""
-    return _real_number(name, value, "a number >= 0", lambda size: size >= 0)
+    words = "a number >= 0" if isinstance(value, Real) else "a number"
+    return _real_number(name, value, words, lambda size: size >= 0)
 
 
 def positive_number(name: str, value: Any) -> Any:
