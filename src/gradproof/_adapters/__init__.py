@@ -101,7 +101,10 @@ def registered_operator(text: str) -> Any:
             f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
             f"got {short_repr(text)}"
         )
-    return importlib.import_module("gradproof.torch._operators").operator(text)
+    try:
+        return importlib.import_module("gradproof.torch._operators").operator(text)
+    except ModuleNotFoundError as missing:
+        raise UsageError(f"fn: {text}: {missing}") from None
 
 
 def hand_written_adapter() -> ModuleType:

@@ -10,9 +10,14 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+try:
+    import jax
+except ModuleNotFoundError:
+    line = "gradproof.jax needs JAX: pip install 'gradproof[jax]'"
+    raise ModuleNotFoundError(line, name="jax") from None
+import jax.numpy as jnp
 from jax import tree_util
 
 from gradproof import _asserts
