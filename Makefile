@@ -40,7 +40,7 @@ test-numpy: .venv-numpy/.installed
 test-jax: .venv-jax/.installed
 	OMP_NUM_THREADS=1 .venv-jax/bin/pytest -n 2
 
-# The oldest versions that are declared, of what needs no framework.
+# The oldest versions that are declared, of JAX and of what needs no framework.
 test-oldest: .venv-oldest/.installed
 	OMP_NUM_THREADS=1 .venv-oldest/bin/pytest -n 2
 
@@ -81,7 +81,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(call fresh,.venv-jax,constraints.txt,scipy jax equinox flax)
 
 .venv-oldest/.installed: pyproject.toml constraints-oldest.txt
-	$(call fresh,.venv-oldest,constraints-oldest.txt,scipy)
+	$(call fresh,.venv-oldest,constraints-oldest.txt,scipy jax)
 
 # An environment ($1) with the package, its test tools and more packages ($3), but not PyTorch, in
 # the versions that a file ($2) says.
@@ -89,7 +89,7 @@ define fresh
 $(PYTHON) -m venv $1
 $1/bin/pip install --quiet --disable-pip-version-check -c $2 hatchling editables
 $1/bin/pip install --quiet --disable-pip-version-check --no-build-isolation -c $2 \
-	-e '.[report]' array-api-strict hypothesis pytest pytest-xdist $3
+	-e '.[report]' hypothesis pytest pytest-xdist $3
 touch $1/.installed
 endef
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import gradproof
+from array_names import numpy_names, torch_names
 from exhibits.portable import Portable
 
 Rule = Callable[..., Any]
 
 
 def in_numpy(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: Any) -> Any:
-    import array_api_compat.numpy as xp  # NumPy 1.26 lacks some names of the standard
+    xp = numpy_names()
 
     def vjp(*arguments: Any) -> Any:
         *inputs, cotangent = arguments
@@ -35,6 +36,8 @@ def in_jax(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: A
     import jax
     import jax.numpy as jnp
 
+    from x64 import enable_x64
+
     def value(*inputs: Any) -> Any:
         return exhibit.value(jnp, *inputs)
 
@@ -47,14 +50,15 @@ def in_jax(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: A
     else:
         fn = jax.custom_jvp(value)
         fn.defjvp(lambda inputs, tangents: (value(*inputs), push(jnp, *tangents, *inputs)))
-    with jax.enable_x64(True):
+    with enable_x64(True):
         return gradproof.check(fn, tuple(map(jnp.asarray, exhibit.inputs())), **options)
 
 
 def torch_function(exhibit: Portable, rule: Rule, push: Rule | None = None) -> Any:
     """The exhibit as a function of PyTorch with this rule."""
-    import array_api_compat.torch as xp
     import torch
+
+    xp = torch_names()
 
     class Ruled(torch.autograd.Function):
         @staticmethod

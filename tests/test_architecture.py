@@ -247,7 +247,7 @@ def test_the_public_names_are_these():
     assert visible == PUBLIC
 
 
-HEAVY = {*FRAMEWORKS, "numpy", "array_api_compat", "rich"}
+HEAVY = {*FRAMEWORKS, "numpy", "rich"}
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -214,7 +214,9 @@ def test_the_jacobian_of_one_value_is_a_row_or_a_vector(shape):
 
 
 def test_a_hessian_of_another_shape_is_refused_by_its_name():
-    said = refused(lambda x: np.sum(x**2), POINT, hess=lambda x: np.eye(3), vjp=None)
+    said = refused(
+        lambda x: np.sum(x**2), POINT, hess=lambda x: np.eye(3), grad=lambda x: 2 * x, vjp=None
+    )
     assert said == "hess: expected a matrix of shape (2, 2), got one of shape (3, 3)"
 
 

@@ -1,7 +1,8 @@
-"""Maps of functions of arrays that are values: no graph, no storage, any library of the standard.
+"""Maps of functions of arrays that are values: JAX's, and those with a derivative by hand.
 
-What the adapters of such libraries share: arrays as pieces of a flat real vector, the names of
-arguments, and a map whose derivative is two functions.
+What these adapters share: arrays as pieces of a flat real vector, the names of arguments, and a map
+whose derivative is two functions. Vectors are NumPy's in float64 on the host; arrays of a framework
+are converted here, by the module of samples of that framework.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import abc
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
-import array_api_compat
 import numpy as np
 
+from gradproof._adapters import framework_of, samples_module
 from gradproof._data.exceptions import first_line
+from gradproof._data.formats import FORMATS
 from gradproof._data.held import finite_point
-from gradproof._data.space import Array, Grain, Slot, Space
+from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import CallCounter, DifferentiableMap, OutputChangedError, Trait
 from gradproof.errors import UsageError
 
@@ -44,22 +47,25 @@ def chosen_names(found: list[str], names: Sequence[str] | None) -> list[str]:
     return list(names)
 
 
+# Dtypes of complex numbers -> those of their parts.
+_COMPLEX = {"complex64": "float32", "complex128": "float64"}
+
+
+def dtype_name(dtype: Any) -> str:
+    """`float32`, whatever the framework: PyTorch writes `torch.float32`."""
+    return str(dtype).rpartition(".")[2]
+
+
 def kind_of(value: Any) -> str:
     """What numbers a value holds: "float", "complex", or "" where it cannot have a derivative."""
     if isinstance(value, (bool, int)):
         return ""
     if isinstance(value, (float, complex)):
         return "complex" if isinstance(value, complex) else "float"
-    if not array_api_compat.is_array_api_obj(value):
+    if not framework_of(value):
         return ""
-    xp = array_api_compat.array_namespace(value)
-    try:
-        real, complex_ = (
-            xp.isdtype(value.dtype, f"{kind} floating") for kind in ("real", "complex")
-        )
-    except TypeError:  # of keys
-        return ""
-    return "float" if real else "complex" if complex_ else ""
+    name = dtype_name(value.dtype)
+    return "complex" if name in _COMPLEX else "float" if name in FORMATS else ""
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -69,32 +75,18 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     """An array of NumPy, on the host, with the numbers of any array. May share memory."""
-    if array_api_compat.is_torch_array(array):
-        return _numpy_of_tensor(array)
-    try:
-        return np.asarray(array)
-    except (TypeError, ValueError, RuntimeError, BufferError):
-        if not array_api_compat.is_array_api_obj(array):
-            raise
-        return np.asarray(array_api_compat.to_device(array, "cpu"))
+    if type(array) is np.ndarray:
+        return array
+    framework = framework_of(array)
+    return samples_module(framework).to_numpy(array) if framework else np.asarray(array)
 
 
-def _numpy_of_tensor(tensor: Any) -> np.ndarray[Any, Any]:
-    """The numbers of a tensor, whatever graph, device, conjugation or dtype it has."""
-    try:
-        return np.asarray(tensor.numpy(force=True))
-    except TypeError:  # a dtype that NumPy does not know
-        return np.asarray(tensor.double().numpy(force=True))
-
-
-def read_pieces(
-    names: Sequence[str], values: Sequence[Any], device_of: Callable[[Any], Any]
-) -> tuple[list[Piece], Array]:
+def read_pieces(names: Sequence[str], values: Sequence[Any]) -> tuple[list[Piece], Array]:
     """The inputs as pieces, and their flat coordinates. UsageError where one has no numbers."""
     pieces, point = [], []
     for name, value in zip(names, values, strict=True):
         try:
-            pieces.append(Piece.from_value(name, value, device_of(value)))
+            pieces.append(Piece.from_value(name, value))
             point.append(pieces[-1].vector(value))
         except Exception as error:  # whatever a library says of an array without numbers
             raise UsageError(f"{name}: its numbers cannot be read: {first_line(error)}") from error
@@ -111,21 +103,21 @@ class Piece:
     make: Callable[[np.ndarray[Any, Any]], Any]
 
     @classmethod
-    def from_value(cls, name: str, value: Any, device: Any = None) -> Piece:
-        """The piece that `value` is: an array of the standard, or a number of Python's."""
+    def from_value(cls, name: str, value: Any) -> Piece:
+        """The piece that `value` is: an array, or a number of Python's."""
         if isinstance(value, (float, complex)) and not isinstance(value, np.generic):
             value = np.asarray(value)
-        scalar = isinstance(value, np.generic) or (type(value) is np.ndarray and not value.ndim)
-        xp = array_api_compat.array_namespace(value)
-        dtype, is_complex = value.dtype, xp.isdtype(value.dtype, "complex floating")
-        text = f"{str(dtype).rpartition('.')[2]}{list(value.shape)}"
-        parts = ("real", "imag") if is_complex else ("",)
-        slot = Slot(name, tuple(value.shape), parts, describe=text, grain=_grain(xp, dtype))
-        if type(value) is np.ndarray or scalar:
-            make = _numpy_maker(dtype, () if scalar else ...)
-        else:
-            make = _array_maker(xp, dtype, device)
-        return cls(slot, dtype, make)
+        if type(value) is np.ndarray and not value.ndim:
+            value = value[()]
+        dtype = dtype_name(value.dtype)
+        parts = ("real", "imag") if dtype in _COMPLEX else ("",)
+        grain = FORMATS[_COMPLEX.get(dtype, dtype)]
+        slot = Slot(
+            name, tuple(value.shape), parts, describe=f"{dtype}{list(value.shape)}", grain=grain
+        )
+        given = value.detach() if hasattr(value, "detach") else value  # of a tensor without graph
+        make = partial(samples_module(framework_of(value)).array_like, given)
+        return cls(slot, value.dtype, make)
 
     @property
     def is_complex(self) -> bool:
@@ -168,27 +160,6 @@ class Piece:
         if np.iscomplexobj(values):
             values = values.real
         return values.astype(np.float64).ravel()
-
-
-def _grain(xp: Any, dtype: Any) -> Grain:
-    info = xp.finfo(dtype)
-    eps = float(info.eps)
-    return Grain(eps / 2, float(info.smallest_normal) * eps, float(info.max))
-
-
-def _numpy_maker(dtype: Any, part: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
-    return lambda values: values.astype(dtype, copy=False)[part]
-
-
-def _array_maker(xp: Any, dtype: Any, device: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
-    def make(values: np.ndarray[Any, Any]) -> Any:
-        name = str(dtype).rpartition(".")[2]
-        try:  # rounded once, on the host
-            return xp.asarray(values.astype(name), dtype=dtype, device=device)
-        except TypeError:  # a dtype that NumPy, or from NumPy the library, does not know
-            return xp.astype(xp.asarray(values, device=device), dtype)
-
-    return make
 
 
 class ArrayMap(DifferentiableMap):

@@ -44,7 +44,7 @@ class Samples:
     """The arrays and flags among the arguments of a call; containers of arrays stay as they are.
 
     Args:
-        adapter: of a framework; its `values_of` and `made_like` know the arrays.
+        adapter: of a framework; its `values_of` and `array_like` know the arrays.
         fn: the function; only the names of its parameters are used.
         inputs: positional arguments.
         kwargs: keyword arguments.
@@ -72,7 +72,7 @@ class Samples:
         for name, values in case.changed.items():
             arguments = inputs if name in inputs else kwargs
             flag = isinstance(arguments[name], bool)
-            new = bool(values) if flag else self._adapter.made_like(arguments[name], values)
+            new = bool(values) if flag else self._adapter.array_like(arguments[name], values)
             arguments[name] = new
         return tuple(inputs.values()), kwargs
 

@@ -45,7 +45,7 @@ def by_hand(
     """Join a function and its derivative, written by hand, for `check` in place of a function.
 
     It can also be the `reference` of a function whose derivative is written by hand. No framework
-    is needed: the arrays are NumPy's, or of any library of the array API standard.
+    is needed: the arrays are NumPy's, or PyTorch's or JAX's.
 
     Args:
         fn: called as ``fn(*inputs, *args)``.
@@ -56,9 +56,9 @@ def by_hand(
             of the inputs that returns it; True where `fn` returns its value and this.
         grad: the gradient of a function with one real value; True likewise.
         hess: the derivative of `grad`, ``hess(x, *args)``; of several values that of
-            x -> J^T v, ``hess(x, v, *args)``. It is checked, so that the order is at least 2.
+            x -> J^T v, ``hess(x, v, *args)``. It is checked, so that the order is at least 2,
+            against differences of the gradient, which `vjp`, `jac` or `grad` has to give.
         hessp: its product with a vector, ``hessp(x, p, *args)``, of a function with one value.
-            Where no first derivative is given, the gradient is measured.
         args: further positional arguments of `fn` and of the functions above; not differentiated.
 
     Raises:
@@ -84,5 +84,10 @@ def by_hand(
     if unasked:
         raise UsageError(
             f"{unasked}: beside {others} it would not be asked; check it in a call of its own"
+        )
+    if not made.claims.keys() - {"jvp", "hess", "hessp"} and (hess or hessp):
+        raise UsageError(
+            f"{'hess' if hess else 'hessp'}: it is the derivative of the gradient; give that as "
+            "well, grad=, vjp= or jac="
         )
     return made

@@ -1,6 +1,6 @@
 """Functions of arrays whose derivative is written by hand: adjoints, Jacobians, operators.
 
-The arrays are NumPy's, or of any library of the array API standard. For complex arrays
+The arrays are NumPy's, or those of PyTorch or JAX. For complex arrays
 <a, b> = Re sum conj(a) b: `vjp` of v is J^H v, as `rmatvec` has it and PyTorch's gradients, and
 `jac` is the matrix J that maps a change of the input to one of the output.
 """
@@ -41,10 +41,9 @@ from gradproof._numpy.call import (
     single_or_tuple,
     value_and_derivative,
 )
-from gradproof._numpy.differences import measured_gradient
 from gradproof._numpy.jacobian import blocks_of, is_operator, product
 from gradproof._numpy.layouts import in_layout, layouts_for
-from gradproof._numpy.samples import made_like as made_like
+from gradproof._numpy.samples import array_like as array_like
 from gradproof._numpy.samples import values_of as values_of
 from gradproof._numpy.side_effects import side_effects_of
 from gradproof.errors import UsageError
@@ -96,7 +95,7 @@ class HandMap(ArrayMap):
         held = (*call.inputs, *claims.args, *call.kwargs.values())
         self._random = RandomState(filter(None, map(source_of, held)))
         values = [call.inputs[place] for place in call.places]
-        pieces, point = read_pieces(names, values, lambda value: getattr(value, "device", None))
+        pieces, point = read_pieces(names, values)
         super().__init__(name_of(claims.fn), pieces, point)
         outputs = self.run(self.arrays(self.point))
         if not outputs:
@@ -298,14 +297,8 @@ class HandMap(ArrayMap):
         call, (cotangent,) = self._call, self.cotangents(v)
         scalar, names = self.codomain.size == 1, [slot.name for slot in self.domain.slots]
 
-        is_given = any(each in self._claims.claims for each in ("vjp", "jac", "grad"))
-        measured = None if is_given else measured_gradient(self, v)
-
         def gradient(*values: Any, **options: Any) -> Any:
             there = replace(call, inputs=values[: len(call.inputs)], kwargs=options)
-            if measured is not None:
-                (piece,), (place,) = self.inputs, call.places
-                return piece.array(measured(piece.vector(values[place])))
             return HandMap(there, names).pull([cotangent])[0]
 
         def matrix(*values: Any, **options: Any) -> Any:

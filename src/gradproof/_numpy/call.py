@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import array_api_compat
 import numpy as np
 
+from gradproof._adapters import framework_of, samples_module
 from gradproof._adapters.arrays import Piece, kind_of, to_numpy
 from gradproof._data.by_hand import ByHand
 from gradproof._data.options import short_repr
@@ -29,7 +29,8 @@ class HandWrittenCall:
         places = [place for place, value in enumerate(self.inputs) if kind_of(value)]
         if not places:
             raise UsageError(
-                "inputs: expected at least one array of real or complex floating numbers"
+                "inputs: expected at least one array of real or complex floating numbers (of "
+                "NumPy, PyTorch or JAX)"
                 + " by position; keyword arguments are not differentiated here" * bool(self.kwargs)
                 + "; arrays in a container are not differentiated here: pass each by position"
                 * any(isinstance(value, (Mapping, list, tuple)) for value in self.inputs)
@@ -107,8 +108,7 @@ def double_precision_array(value: Any) -> Any:
     kind = kind_of(value)
     if not kind or isinstance(value, (float, complex)):
         return value
-    numbers = to_numpy(value).astype(np.complex128 if kind == "complex" else np.float64)
-    if isinstance(value, (np.ndarray, np.generic)):
-        return numbers if isinstance(value, np.ndarray) else numbers[()]
-    xp = array_api_compat.array_namespace(value)
-    return xp.asarray(numbers, device=getattr(value, "device", None))
+    given = value.detach() if hasattr(value, "detach") else value
+    dtype = "complex128" if kind == "complex" else "float64"
+    samples = samples_module(framework_of(value))
+    return samples.array_like(given, to_numpy(value), dtype)

@@ -17,10 +17,15 @@ def values_of(given: Any) -> Any:
     return np.array(given) if is_plain(given) else None
 
 
-def made_like(given: Any, values: np.ndarray[Any, Any]) -> jax.Array:
-    """An array like `given` of other values."""
-    with double_precision():
-        return jax.device_put(jnp.asarray(values, dtype=given.dtype), device_of(given))
+def to_numpy(array: jax.Array) -> np.ndarray[Any, Any]:
+    """The same numbers in an array of NumPy. May share memory."""
+    return np.asarray(array)
+
+
+def array_like(given: Any, values: np.ndarray[Any, Any], dtype: str = "") -> jax.Array:
+    """An array like `given` of other values; of another dtype where one is named."""
+    with double_precision():  # the rounding is done here, once
+        return jax.device_put(values.astype(jnp.dtype(dtype or given.dtype)), device_of(given))
 
 
 def array_from_numpy(

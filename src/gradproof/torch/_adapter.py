@@ -39,7 +39,7 @@ from gradproof.torch._non_differentiable import non_differentiable_outputs
 from gradproof.torch._notes import notes
 from gradproof.torch._outputs import Outputs, named_outputs
 from gradproof.torch._rounding import Rounding
-from gradproof.torch._samples import made_like as made_like
+from gradproof.torch._samples import array_like as array_like
 from gradproof.torch._samples import values_of as values_of
 from gradproof.torch._side_effects import observed_run
 from gradproof.torch._tensors import private_vector

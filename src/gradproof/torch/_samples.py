@@ -15,12 +15,13 @@ def values_of(given: Any) -> Any:
     """The values of a tensor that a sweep varies; None for anything else."""
     if type(given) not in PLAIN or given.layout is not torch.strided or given.is_quantized:
         return None
-    return np.array(_as_numpy(given))
+    return np.array(to_numpy(given))
 
 
-def made_like(given: torch.Tensor, values: np.ndarray[Any, Any]) -> torch.Tensor:
-    """A contiguous leaf like `given` of other values."""
-    made = torch.from_numpy(np.ascontiguousarray(values).copy()).to(given.device, given.dtype)
+def array_like(given: torch.Tensor, values: np.ndarray[Any, Any], dtype: str = "") -> torch.Tensor:
+    """A contiguous leaf like `given` of other values; of another dtype where one is named."""
+    kind = getattr(torch, dtype) if dtype else given.dtype
+    made = torch.from_numpy(np.ascontiguousarray(values).copy()).to(given.device, kind)
     made = in_kind(made.reshape(values.shape), given)
     return made.requires_grad_() if given.requires_grad else made
 
@@ -53,8 +54,8 @@ def array_from_file(path: str, device: str | None = None) -> torch.Tensor:
     return tensor.detach().requires_grad_(differentiable)
 
 
-def _as_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """The same numbers in an array of NumPy, which knows fewer dtypes."""
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """The same numbers in an array of NumPy, which knows fewer dtypes. May share memory."""
     tensor = tensor.detach().cpu().to_dense()
     if tensor.is_floating_point():
         tensor = tensor.double()
