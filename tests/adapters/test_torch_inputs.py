@@ -366,7 +366,6 @@ KINDS = {
     "with a bit": lambda: torch.randn(3, dtype=torch.complex128).conj().imag,
     "infinite in part": lambda: torch.tensor([1.0, float("-inf"), 2.0], dtype=torch.float64),
     "sparse": lambda: torch.eye(2, dtype=torch.float64).to_sparse(),
-    "cells that are shared": lambda: torch.randn(1, dtype=torch.float64).expand(3),
 }
 
 

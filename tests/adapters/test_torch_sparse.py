@@ -1,4 +1,4 @@
-"""Sparse and MKLDNN inputs: which entries are the domain, and their derivatives."""
+"""Sparse inputs: which entries are the domain, and their derivatives."""
 
 from __future__ import annotations
 
@@ -262,24 +262,3 @@ def test_traits_compare_sparse_gradients_with_their_input():
     (one, other) = build(Wrong.apply, (sparse(torch.sparse_coo),)).gradient_traits(np.ones(16))
     assert (one.what, one.claimed, one.expected) == ("sparse_dim", "1", "2")
     assert (other.what, other.claimed, other.expected) == ("dense_dim", "1", "0")
-
-
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no MKLDNN")
-def test_mkldnn_inputs_are_checked_in_dense_coordinates():
-    dense = torch.rand(2, 3)
-    given = dense.to_mkldnn().requires_grad_()
-    layouts = []
-
-    def fn(x):
-        layouts.append(str(x.layout))
-        return x.to_dense() * 2
-
-    target = build(fn, (given,))
-    np.testing.assert_array_equal(target.point, dense.double().reshape(-1).numpy())
-    np.testing.assert_array_equal(target.value(target.point + 1), 2 * (dense + 1).reshape(-1))
-    np.testing.assert_array_equal(target.vjp(np.arange(6.0)), 2 * np.arange(6.0))
-    assert set(layouts) == {"torch._mkldnn"}
-    assert target.gradient_traits(np.ones(6)) == []
-    with pytest.raises(Unsupported, match="MKLDNN inputs are not supported for forward AD"):
-        target.jvp(np.ones(6))
-    torch.testing.assert_close(given.detach().to_dense(), dense)

@@ -20,9 +20,8 @@ from gradproof._data.inputs import parameter_names, selected_positions
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
-from gradproof.torch._compat import MKLDNN
-from gradproof.torch._leaves import DenseLeaf, Leaf, MkldnnLeaf, SharedLeaf
-from gradproof.torch._memory import SORTED, OverlapError, in_kind, private_copy
+from gradproof.torch._leaves import DenseLeaf, Leaf
+from gradproof.torch._memory import in_kind, private_copy
 from gradproof.torch._sparse import sparse_leaf
 from gradproof.torch._state import sources_in
 from gradproof.torch._tensors import SPARSE, is_differentiable, unsupported_kind
@@ -270,14 +269,7 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
         raise UsageError(f"{name} is {reason}")
     if tensor.layout in SPARSE:
         return sparse_leaf(tensor, name, masked)
-    if tensor.layout is MKLDNN:
-        return MkldnnLeaf(tensor, name)
-    try:
-        return DenseLeaf(tensor, name)
-    except OverlapError:
-        if tensor.numel() > SORTED or type(tensor) is not torch.Tensor:
-            raise
-        return SharedLeaf(tensor, name)
+    return DenseLeaf(tensor, name)
 
 
 def _input_names(found: list[str], paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:

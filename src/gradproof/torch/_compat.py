@@ -86,8 +86,6 @@ OpOverloadPacket: Any = torch._ops.OpOverloadPacket
 # Where `torch.autograd.backward` and `grad` look the engine up, patched while a run is recorded.
 BACKWARD_OWNER, BACKWARD_NAME = torch.autograd, "_engine_run_backward"
 
-# The layout of tensors in MKLDNN's memory; `tensor.layout` returns it, under no public name.
-MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
 # A view with the negative bit, as `x.conj().imag` has it: made of any tensor by nothing public.
 neg_view: Callable[[torch.Tensor], torch.Tensor] = torch._neg_view
 

@@ -95,9 +95,6 @@ class Forward:
             return
         if self._call.in_place:
             raise Unsupported("the function uses captured tensors, which cannot carry tangents")
-        for leaf in self._inputs.leaves:
-            if leaf.no_forward:
-                raise Unsupported(leaf.no_forward)
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: the operator by itself is not accused of it.
         if is_custom(operator_name(self._call.fn)) and self._tangents_are_lost:

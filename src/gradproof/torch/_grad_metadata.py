@@ -8,7 +8,6 @@ import torch
 
 from gradproof._data.space import Array
 from gradproof._maps.contract import Trait
-from gradproof.torch._compat import MKLDNN
 from gradproof.torch._graph import Graph
 
 
@@ -43,7 +42,7 @@ def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, s
     if gradient.layout is torch.strided:  # fits an input of any layout
         return
     yield "layout", str(gradient.layout), str(like.layout)
-    if gradient.layout is like.layout and gradient.layout is not MKLDNN:
+    if gradient.layout is like.layout:
         yield "sparse_dim", str(gradient.sparse_dim()), str(like.sparse_dim())
         yield "dense_dim", str(gradient.dense_dim()), str(like.dense_dim())
 

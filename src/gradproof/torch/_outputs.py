@@ -13,7 +13,7 @@ from gradproof._data.inputs import output_name
 from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import OutputChangedError
 from gradproof.errors import UsageError
-from gradproof.torch._compat import MKLDNN, pytree
+from gradproof.torch._compat import pytree
 from gradproof.torch._tensors import (
     SPARSE,
     is_differentiable,
@@ -64,7 +64,7 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
             "a container of tensors"
         )
     for path, tensor in outputs:
-        kind = "Sparse" if tensor.layout in SPARSE else "MKLDNN" if tensor.layout is MKLDNN else ""
+        kind = "Sparse" if tensor.layout in SPARSE else "MKLDNN" if tensor.is_mkldnn else ""
         if kind:
             raise UsageError(
                 f"{kind} output is not supported at gradcheck yet. Please call "
