@@ -1,4 +1,4 @@
-"""What a graph contains is asked without walking it: graphs may be long."""
+"""What is asked of the graph of a run, however long it is."""
 
 from __future__ import annotations
 
@@ -12,60 +12,11 @@ import pytest
 import torch
 
 from gradproof._guard.random import RandomState
-from gradproof.torch import _graph_contents as contents
 from gradproof.torch._adapter import build
-from gradproof.torch._graph_contents import leaves_are_in_graph, outputs_have_leaves
 
 
 def leaf(*shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.float64, requires_grad=True)
-
-
-class Constant(torch.autograd.Function):
-    """Depends on both, and has a gradient for none."""
-
-    @staticmethod
-    def forward(ctx, x, y):
-        return x * y
-
-    @staticmethod
-    def backward(ctx, v):
-        return None, None
-
-
-def test_which_outputs_lead_to_a_leaf_is_found_at_once():
-    x, y, z = leaf(2), leaf(2), leaf(2)
-    outputs = [x * y, z.sin(), x, z, y.detach() * 2, Constant.apply(z, x)]
-    assert outputs_have_leaves(outputs, [x, y]) == [True, False, True, False, False, True]
-    assert outputs_have_leaves(outputs, [z]) == [False, True, False, True, False, True]
-    assert outputs_have_leaves([], [x]) == []
-
-
-def test_what_a_graph_contains_is_found_and_nothing_is_run():
-    x, y, z = leaf(2), leaf(2), leaf(2)
-    told = []
-    middle = x * y
-    middle.register_hook(told.append)
-    middle.retain_grad()
-    outputs = [middle.sum(), y.detach() * 2, Constant.apply(z, z)]
-    assert leaves_are_in_graph(outputs, [x, y, z]) == [True, True, True]
-    assert leaves_are_in_graph(outputs[:2], [x, y, z]) == [True, True, False]
-    assert leaves_are_in_graph(outputs[1:2], [x, y, z]) == [False, False, False]
-    assert (told, middle.grad, x.grad) == ([], None, None)
-    with torch.no_grad():
-        assert leaves_are_in_graph(outputs[:1], [z, x]) == [False, True]
-    outputs[0].backward()
-    assert len(told) == 1
-
-
-def test_a_map_asks_what_its_graph_contains_once(monkeypatch):
-    asked = []
-    planned = contents._would_run
-    monkeypatch.setattr(contents, "_would_run", lambda *args: asked.append(args) or planned(*args))
-    map_ = build(lambda x, y: x.sin(), (leaf(2), leaf(2)))
-    assert list(map_.unreached_slots()) == [1]
-    assert map_.notes == []
-    assert len(asked) == 1
 
 
 def test_a_map_records_the_random_state_once_and_a_watched_run_once_more(monkeypatch):
@@ -153,7 +104,7 @@ x = torch.ones(1, dtype=torch.float64, requires_grad=True)
 ASKED = {
     "check": "assert gradproof.check(long, (x,)).verdict is gradproof.Verdict.PASSED",
     "gradcheck": "assert gradcheck(long, (x,), check_forward_ad=True)",
-    "map": "m = build(long, (x,)); assert (m.unreached_slots(), m.notes) == ([], []); del m",
+    "map": "m = build(long, (x,)); assert (m.graph.unreached_slots, m.notes) == ([], []); del m",
 }
 
 

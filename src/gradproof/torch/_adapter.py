@@ -162,7 +162,7 @@ class TorchMap(DifferentiableMap):
     def vjp(self, v: Array) -> Array:
         if self._refused is not None:
             raise type(self._refused)(self._refused.reason)
-        return self.graph.gradient(self.graph.cotangents(v), v)
+        return self.graph.gradient(self.outputs.cotangents(v), v)
 
     def batchings(self) -> tuple[str, ...]:
         return BATCHINGS
@@ -229,10 +229,6 @@ class TorchMap(DifferentiableMap):
 
     def observe_run(self, v: Array) -> ObservedRun:
         return observed_run(self.graph, v)
-
-    def unreached_slots(self) -> Sequence[int]:
-        # What a function holds beside its arguments it need not use.
-        return [k for k in self.graph.unreached_slots if k not in self.call.arguments.beside]
 
     def transforms(self) -> Sequence[Transform]:
         return transforms.TRANSFORMS

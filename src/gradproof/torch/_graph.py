@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property, partial
@@ -20,30 +18,13 @@ from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
 from gradproof.torch._call import Call, backward_gradients
-from gradproof.torch._compat import UndefinedGrad, preserved_version_counter, storage_use_count
-from gradproof.torch._graph_contents import (
-    has_raising_node,
-    outputs_have_leaves,
-    positions_outside_graph,
-)
+from gradproof.torch._compat import UndefinedGrad, preserved_version_counter
+from gradproof.torch._graph_contents import may_have_raising_node, unreached_tensors
 from gradproof.torch._outputs import Outputs, floating_in
 from gradproof.torch._tensors import PLAIN, private_vector
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
-
-
-def _holders(tensor: Any) -> tuple[int, ...]:
-    """What changes once somebody keeps a tensor, its memory, or a weak reference, or writes."""
-    memory = tensor.untyped_storage()
-    return (
-        sys.getrefcount(tensor),
-        weakref.getweakrefcount(tensor),
-        tensor._use_count(),
-        storage_use_count(memory._cdata),
-        tensor._version,
-        *tensor.shape,
-    )
 
 
 class Graph:
@@ -62,8 +43,6 @@ class Graph:
         self.roots = [self.results[output.position] for output in outputs.attached]
         self._refused: Unsupported | None = None
         self._vmapped = False
-        self._lent: list[torch.Tensor] = []
-        self._held: list[tuple[int, ...]] = []  # by whom each of those was held when it was made
         self._value: Array | None = None  # what the run returned
         self._gradients = HandedOut()
         self._overtaken: list[tuple[str, str]] = []  # of a run that another one overtook
@@ -90,8 +69,12 @@ class Graph:
 
     @cached_property
     def unreached_slots(self) -> list[int]:
-        """Positions of the inputs that it does not contain."""
-        return positions_outside_graph(self.roots, self.tensors)
+        """Positions of the inputs on which, autograd says, no output depends."""
+        found = unreached_tensors(self.roots, self.tensors)
+        if found is None:
+            gradients = self.grad([torch.ones_like(root) for root in self.roots])
+            found = [k for k, gradient in enumerate(gradients) if gradient is None]
+        return found
 
     def value(self) -> Array:
         """What the run returned, when this was first asked."""
@@ -125,20 +108,6 @@ class Graph:
         if handed_out.pair is None:
             handed_out.watch(v, found, vector, self.inputs.vector)
         return vector
-
-    def cotangents(self, v: Array) -> list[torch.Tensor]:
-        """Those that v holds, where the ones before lay.
-
-        Memory that an allocator hands out again is that too, so that a backward may not know its
-        cotangent by its id, nor by its address and version.
-        """
-        given = self.outputs.cotangents(v)
-        if self._lent and list(map(_holders, self._lent)) == self._held:
-            for tensor, values in zip(self._lent, given, strict=True):
-                tensor.data.copy_(values)  # its version stays
-        else:
-            self._lent, self._held = given, list(map(_holders, given))
-        return self._lent
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:
         """J^T v for every row of `vs` in one vectorised backward.
@@ -266,7 +235,7 @@ class Graph:
                     tensor.copy_(values)
                 with torch.enable_grad():
                     there = self.graph_of_other_run(self.tensors)
-                    return there.value(), there.gradient(there.cotangents(v), v)
+                    return there.value(), there.gradient(self.outputs.cotangents(v), v)
             finally:
                 for tensor, values in zip(self.tensors, held, strict=True):
                     tensor.copy_(values)
@@ -281,8 +250,8 @@ class Graph:
             here = self.graph_of_other_run(call.fresh())
             here.value()
             there = self.graph_of_other_run(second)
-            value, first = there.value(), here.gradient(here.cotangents(v), v)
-            last = there.gradient(there.cotangents(v), v)
+            value, first = there.value(), here.gradient(self.outputs.cotangents(v), v)
+            last = there.gradient(self.outputs.cotangents(v), v)
             here._gradients.watch(x, (), last, self.inputs.vector)
             self._overtaken = here.overwritten_gradients()
             return first, value, last
@@ -335,26 +304,22 @@ class Graph:
         """
         if not self.roots:
             return None
-        # once_differentiable raises only if its node is run, which a graph that ends there never
-        # does.
-        ends = not self.call.in_place
-        lead = outputs_have_leaves(self.roots, self.tensors) if ends else [True] * len(self.roots)
-        if any(
-            has_raising_node(root)
-            for root, leads in zip(self.roots, lead, strict=True)
-            if not leads
-        ):
-            return Unsupported(
-                "a backward says that it cannot be differentiated (once_differentiable, or an "
-                "operator without such a rule)"
-            )
         try:
+            for root in filter(may_have_raising_node, self.roots):
+                # once_differentiable raises only if its node is run, which a graph that ends there
+                # never does.
+                alone = self.call.grad([root], self.tensors, [torch.ones_like(root)])
+                if all(gradient is None for gradient in alone):
+                    return Unsupported(
+                        "a backward says that it cannot be differentiated (once_differentiable, "
+                        "or an operator without such a rule)"
+                    )
             ones = np.ones(self.outputs.space.size)
-            self.gradient(self.cotangents(ones), ones)
+            self.gradient(self.outputs.cotangents(ones), ones)
         except NotImplementedError as error:
             return Unsupported(first_line(error))
         except RuntimeError as error:
-            if any(map(has_raising_node, self.roots)):
+            if any(map(may_have_raising_node, self.roots)):
                 return Unsupported(first_line(error))
             return Raised(exception_line(error))
         return None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +10,6 @@ import torch
 from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Space
 from gradproof.torch._leaves import DenseLeaf, Leaf
-from gradproof.torch._memory import copies_in_one_memory, memory_of, memory_sharing_pairs
 
 
 class Inputs:
@@ -64,26 +61,8 @@ class Inputs:
     def copies(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad, with the hooks of the user's."""
         found = [leaf.copy() for leaf in self.leaves]
-        for places in self._packed_places if self._alone is None else ():
-            together = copies_in_one_memory(
-                [found[k] for k in places], [self.leaves[k].original for k in places]
-            )
-            for place, tensor in zip(places, together, strict=True):
-                found[place] = tensor
         for leaf, tensor in zip(self.leaves, found, strict=True):
             tensor.requires_grad_()
             for hook in (leaf.original._backward_hooks or {}).values():  # `backward()` runs them
                 tensor.register_hook(hook)
         return found
-
-    @functools.cached_property
-    def _packed_places(self) -> list[list[int]]:
-        """Places of inputs that lie beside each other in one memory, as parts of one tensor do."""
-        if not self.are_dense:
-            return []
-        originals = [leaf.original for leaf in self.leaves]
-        memory: dict[Any, list[int]] = {}
-        for place, original in enumerate(originals):
-            memory.setdefault(memory_of(original) or place, []).append(place)
-        groups = [places for places in memory.values() if places[1:]]
-        return [g for g in groups if not memory_sharing_pairs([originals[place] for place in g])]
