@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from gradproof.torch._memory import in_kind, private_copy
 from gradproof.torch._sparse import sparse_leaf
 from gradproof.torch._state import sources_in
 from gradproof.torch._tensors import SPARSE, is_differentiable, unsupported_kind
-from gradproof.torch._tree import Path, Tree, argument_of, input_name, is_flat, tensors_of
+from gradproof.torch._tree import Path, Tree, argument_position, input_name, tensors_in
 
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 
@@ -69,11 +69,11 @@ class Arguments:
         self.masked = choice.masked
         given: tuple[Any, ...] = (tuple(inputs), dict(kwargs))
         self._tree = Tree(given)
-        captured = capture and capture(fn, tensors_of(self._tree))
+        captured = capture and capture(fn, tensors_in(self._tree.leaves))
         self.captured = captured if captured and captured.tensors else None
         if captured and captured.tensors:
             self._tree = Tree((*given, dict(captured.tensors)))
-        self._flat = _initialised_leaves(self._tree, fn)
+        self._flat = _usable_leaves(self._tree, fn)
         paths = self._pick(fn, choice)
         self.beside: list[int] = []
         self._kinds: list[tuple[int, torch.Tensor]] = []
@@ -84,7 +84,7 @@ class Arguments:
                 self._kinds.append((place, leaf.original))
         beside = [] if captured is None else captured.generators
         self.generators = sources_in([*self._flat, *beside])
-        self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
+        self._nested = bool(kwargs) or list(map(id, self._flat)) != list(map(id, inputs))
         self._only_leaves = len(self._where) == len(self._flat) and not self._nested
         self._keep_private()
 
@@ -101,7 +101,9 @@ class Arguments:
         if choice.wrt is ARGUMENTS:
             picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
         elif choice.wrt is not None and found:
-            picked = selected_positions(found, [argument_of(path) for path in paths], choice.wrt)
+            picked = selected_positions(
+                found, [argument_position(path) for path in paths], choice.wrt
+            )
         if not picked:
             raise UsageError(
                 "inputs: nothing to check, for none of them have requires_grad=True; call "
@@ -254,13 +256,31 @@ class Arguments:
         self._versions[position] = private._version
 
 
-def _initialised_leaves(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
-    """Its leaves. UsageError where a tensor, differentiated or not, cannot even be copied."""
+def _usable_leaves(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
+    """Its leaves. UsageError for one that cannot be copied, or hides tensors that require grad."""
     for position, value in enumerate(tree.leaves):
         if is_lazy(value):
-            name = input_name(tree.paths[position], parameter_names(fn))
-            raise UsageError(f"{name} is {unsupported_kind(value)}")
+            refused = unsupported_kind(value)
+        elif any(tensor.requires_grad for tensor in tensors_in(_hidden_contents(value))):
+            kind = type(value).__name__
+            refused = (
+                f"a {kind} with tensors that require grad, and PyTorch does not take such "
+                f"containers apart: register it, torch.export.register_dataclass({kind}), or pass "
+                "its tensors"
+            )
+        else:
+            continue
+        raise UsageError(f"{input_name(tree.paths[position], parameter_names(fn))} is {refused}")
     return tree.leaves
+
+
+def _hidden_contents(value: Any) -> list[Any]:
+    """What is in a dataclass or a mapping that is not registered with PyTorch's trees."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name, None) for field in fields(value)]
+    return []
 
 
 def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:

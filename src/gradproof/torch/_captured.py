@@ -21,9 +21,10 @@ from torch.nn.parameter import is_lazy
 from gradproof._data.inputs import name_of, parameters_of
 from gradproof._guard import restored
 from gradproof.errors import UsageError
+from gradproof.torch._compat import pytree
 from gradproof.torch._state import GENERATORS
 from gradproof.torch._tensors import is_differentiable, unsupported_kind
-from gradproof.torch._tree import Tree, keystr, tree_with
+from gradproof.torch._tree import Tree, keystr
 
 # What holds no tensor and is not called.
 _WITHOUT = (type, torch.Tensor, types.BuiltinFunctionType)
@@ -153,9 +154,7 @@ class Captured:
         """What a place holds: tensors to exchange, and more to look into."""
         if type(value) in _CONSTANT:
             return
-        if not isinstance(value, (torch.Tensor, dict, list, tuple)) and not hasattr(
-            value, "__dataclass_fields__"
-        ):
+        if not isinstance(value, torch.Tensor) and pytree.tree_is_leaf(value):
             self._walk(value, name)
             return
         if type(value) in (tuple, list, dict) and self._is_plain(value):
@@ -200,8 +199,10 @@ class Captured:
         """Meanwhile the function reads these tensors in the places of its own."""
         with restored(*(functools.partial(spot.write, spot.whole) for spot in self._spots)):
             for spot in self._spots:
-                others = {place: tensors[name] for place, name in spot.names.items()}
-                spot.write(tree_with(spot.tree, others))
+                leaves = spot.tree.leaves.copy()
+                for place, name in spot.names.items():
+                    leaves[place] = tensors[name]
+                spot.write(spot.tree.rebuilt(leaves))
             yield
 
     def captured_of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:

@@ -12,10 +12,11 @@ from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import container
 from gradproof.errors import UsageError
 from gradproof.torch._call import backward_gradients
+from gradproof.torch._compat import pytree
 from gradproof.torch._guards import WrongNumberError, as_tuple
 from gradproof.torch._outputs import named_outputs
 from gradproof.torch._tensors import unsupported_kind
-from gradproof.torch._tree import Tree, input_name, is_flat, leaves_of
+from gradproof.torch._tree import Tree, input_name
 
 _SEED = 0x6772616470726F6F  # any number: the probes, not these cotangents, are what varies
 # What a cotangent shares with its output.
@@ -86,7 +87,7 @@ def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Ten
     plain = type(result) is torch.Tensor and result.layout is torch.strided
     if not plain or unsupported_kind(result):
         name = name_of(func)
-        if leaves_of(container(f"the result of {name}", result)):
+        if pytree.tree_leaves(container(f"the result of {name}", result)):
             named_outputs(result, name)
     return _differentiable(result)
 
@@ -102,11 +103,11 @@ def gradient_of(
     count, given = len(inputs), (*inputs, *grad_outputs)
     tree = Tree((given, {}))
     wanted = [k for k, leaf in enumerate(tree.leaves) if _requires_grad(leaf)]
-    flat = is_flat(given, tree.leaves)
+    flat = list(map(id, tree.leaves)) == list(map(id, given))
     checked = [k for k in wanted if tree.paths[k][1].idx < count]
 
     def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
-        leaves = arguments if flat else leaves_of(list(arguments))
+        leaves = arguments if flat else pytree.tree_leaves(list(arguments))
         for place in wanted:
             if not leaves[place].requires_grad:
                 leaves[place].requires_grad_()

@@ -25,7 +25,7 @@ from gradproof.torch._arguments import Arguments, Choice
 from gradproof.torch._call import Call, function_name
 from gradproof.torch._captured import Captured
 from gradproof.torch._outputs import floating_in
-from gradproof.torch._tree import Tree, argument_of, input_name, keystr, tensors_in
+from gradproof.torch._tree import Tree, argument_position, input_name, keystr, tensors_in
 from gradproof.torch.distributed._compat import AsyncCollectiveTensor
 
 
@@ -124,7 +124,9 @@ class Local:
         ]
         parameters = parameter_names(self._fn)
         names = [input_name(paths[place], parameters) for place in places]
-        picked = selected_positions(names, [argument_of(paths[place]) for place in places], wrt)
+        picked = selected_positions(
+            names, [argument_position(paths[place]) for place in places], wrt
+        )
         self._where = [places[k] for k in picked]
         self.originals = [leaves[place] for place in self._where]
         self.inputs = [
