@@ -28,7 +28,6 @@ from gradproof.torch import _layouts as torch_layouts
 from gradproof.torch import _transforms as transforms
 from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
 from gradproof.torch._call import Call
-from gradproof.torch._captured import Captured
 from gradproof.torch._forward import Forward
 from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph
@@ -50,7 +49,7 @@ def build(
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
-    wrt: Sequence[Any] | None = None,
+    wrt: Any = None,
     names: Sequence[str] | None = None,
     masked: bool = False,
     captured: bool = True,
@@ -63,8 +62,9 @@ def build(
     UsageError where no input requires grad, one has NaN, overlapping or invalid entries, or fn
     returns no tensor or one that is not strided.
     """
-    choice = Choice(names, ARGUMENTS if wrt is None and not captured else wrt, masked)
-    arguments = Arguments(fn, inputs, dict(kwargs or {}), choice, Captured)
+    wrt = ARGUMENTS if wrt is None and not captured else wrt
+    choice = Choice(names, wrt, masked, captures=True)
+    arguments = Arguments(fn, inputs, dict(kwargs or {}), choice)
     return TorchMap(Call(fn, arguments))
 
 

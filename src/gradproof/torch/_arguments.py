@@ -41,6 +41,7 @@ class Choice:
     # No output need depend on any of them: the gradient of a linear function depends on none of its
     # inputs.
     optional: bool = False
+    captures: bool = False  # what the function reads from elsewhere counts as arguments
 
 
 class Arguments:
@@ -50,13 +51,10 @@ class Arguments:
 
     Attributes:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
-        beside: positions among `leaves` of those on which no output need depend: captured ones.
+        optional: positions among `leaves` of those on which no output need depend: captured ones.
         generators: of random numbers, among the arguments and what is captured.
         writes: a call has written into a tensor that is not exchanged, such as a buffer.
     """
-
-    writes = False
-    _left = False
 
     def __init__(
         self,
@@ -64,62 +62,53 @@ class Arguments:
         inputs: Sequence[Any],
         kwargs: Mapping[str, Any],
         choice: Choice,
-        capture: Callable[[Any, Sequence[torch.Tensor]], Captured] | None = None,
     ) -> None:
-        self.masked = choice.masked
+        self.masked, self.writes, self._keeps_written = choice.masked, False, False
         given: tuple[Any, ...] = (tuple(inputs), dict(kwargs))
         self._tree = Tree(given)
-        captured = capture and capture(fn, tensors_in(self._tree.leaves))
-        self.captured = captured if captured and captured.tensors else None
-        if captured and captured.tensors:
-            self._tree = Tree((*given, dict(captured.tensors)))
+        self.captured: Captured | None = None
+        generators: list[object] = []
+        if choice.captures:
+            captured = Captured(fn, tensors_in(self._tree.leaves))
+            generators = captured.generators
+            if captured.tensors:
+                self.captured = captured
+                self._tree = Tree((*given, dict(captured.tensors)))
         self._flat = _usable_leaves(self._tree, fn)
-        paths = self._pick(fn, choice)
-        self.beside: list[int] = []
-        self._kinds: list[tuple[int, torch.Tensor]] = []
-        for place, (path, leaf) in enumerate(zip(paths, self.leaves, strict=True)):
-            if choice.optional or path[0].idx == 2:
-                self.beside.append(place)
-            if type(leaf.original) is not torch.Tensor or vars(leaf.original):
-                self._kinds.append((place, leaf.original))
-        beside = [] if captured is None else captured.generators
-        self.generators = sources_in([*self._flat, *beside])
-        self._nested = bool(kwargs) or list(map(id, self._flat)) != list(map(id, inputs))
-        self._only_leaves = len(self._where) == len(self._flat) and not self._nested
+        self.generators = sources_in([*self._flat, *generators])
+        self._where, names = self._chosen_places(fn, choice)
+        paths = [self._tree.paths[place] for place in self._where]
+        self.optional = [k for k, path in enumerate(paths) if choice.optional or path[0].idx == 2]
+        self._make_leaves(names)
+        self._originals = [leaf.original for leaf in self.leaves]  # whose classes tensors get
         self._keep_private()
 
-    def _pick(self, fn: Callable[..., Any], choice: Choice) -> list[Path]:
-        """Make leaves of the tensors that are differentiated; their paths."""
-        places, paths, names, parameters = [], [], [], parameter_names(fn)
-        for place, value in enumerate(self._flat):
-            if is_differentiable(value) and value.requires_grad:
-                places.append(place)
-                paths.append(self._tree.paths[place])
-                names.append(input_name(paths[-1], parameters))
-        found = _input_names(names, paths, choice.names)
-        picked: Sequence[int] = range(len(found))
+    def _chosen_places(
+        self, fn: Callable[..., Any], choice: Choice
+    ) -> tuple[list[int], Sequence[str]]:
+        """Places among all leaves of the tensors that are exchanged, and their names."""
+        places = [
+            place
+            for place, value in enumerate(self._flat)
+            if is_differentiable(value) and value.requires_grad
+        ]
+        paths, parameters = [self._tree.paths[place] for place in places], parameter_names(fn)
+        names = _input_names([input_name(path, parameters) for path in paths], paths, choice.names)
+        picked: Sequence[int] = range(len(names))
         if choice.wrt is ARGUMENTS:
             picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
-        elif choice.wrt is not None and found:
-            picked = selected_positions(
-                found, [argument_position(path) for path in paths], choice.wrt
-            )
+        elif choice.wrt is not None and names:
+            picked = selected_positions(names, list(map(argument_position, paths)), choice.wrt)
         if not picked:
             raise UsageError(
                 "inputs: nothing to check, for none of them have requires_grad=True; call "
                 ".requires_grad_() on the floating-point or complex tensors that are meant"
             )
-        if len(picked) < len(places):
-            places, found = [places[k] for k in picked], [found[k] for k in picked]
-            paths = [paths[k] for k in picked]
-        self._where = places
-        self._make_leaves(found)
-        return paths
+        return [places[k] for k in picked], [names[k] for k in picked]
 
     def _make_leaves(self, names: Sequence[str]) -> None:
-        self.leaves = []
-        for place, name in zip(self._where, names, strict=True):
-            self.leaves.append(make_leaf(self._flat[place], name, self.masked))
+        pairs = zip(self._where, names, strict=True)
+        self.leaves = [make_leaf(self._flat[place], name, self.masked) for place, name in pairs]
 
     def _keep_private(self) -> None:
         self._given = {
@@ -132,49 +121,26 @@ class Arguments:
         for position in self._given:
             self._renew(position)
 
-    @property
-    def are_leaves(self) -> bool:
-        """Whether the exchangeable tensors, as they are, are all the arguments there are."""
-        return self._only_leaves and not self._kinds
-
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Run `fn` at these exchangeable tensors. Raises what fn raises."""
-        if self.are_leaves:
-            return fn(*tensors)
-        if self._in_kind(tensors):
-            return self._call_function(fn, tensors)
-        try:
-            return self._call_function(fn, tensors)
-        except (TypeError, ValueError) as error:
-            reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
-            raise Unsupported(reason) from error
-
-    def _in_kind(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Give tensors the classes of the user's; whether all may have theirs.
-
-        A parameter is a leaf: what is computed, as with a graph outside, stays a tensor.
-        """
-        whole = True
-        for place, original in self._kinds:
-            if isinstance(original, torch.nn.Parameter) and tensors[place].grad_fn is not None:
-                whole = False
+        lacks_parameter = False
+        for tensor, original in zip(tensors, self._originals, strict=True):
+            # A parameter is a leaf: what was computed, as with a graph outside, stays a tensor.
+            if isinstance(original, torch.nn.Parameter) and tensor.grad_fn is not None:
+                lacks_parameter = True
             else:
-                in_kind(tensors[place], original)
-        return whole
-
-    def _call_function(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
-        if self._only_leaves:
-            return fn(*tensors)
-        flat = self._flat_with(tensors)
+                in_kind(tensor, original)
+        args, kwargs, *held = self._tree.rebuilt(self._flat_with(tensors))
         try:
-            if not self._nested:
-                return fn(*flat)
-            args, kwargs, *held = self._tree.rebuilt(flat)
             with self.captured.exchange_tensors(*held) if self.captured else nullcontext():
                 return fn(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            if not lacks_parameter:
+                raise
+            reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
+            raise Unsupported(reason) from error
         finally:
-            if not self._left:
-                self._renew_written()
+            self._renew_written()
 
     def _flat_with(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         flat = self._flat.copy()
@@ -195,21 +161,20 @@ class Arguments:
             with self.captured.exchange_tensors(self._tree.rebuilt(self._flat_with(tensors))[2]):
                 yield
         finally:
-            if not self._left:
-                self._renew_written()
+            self._renew_written()
 
     @contextmanager
-    def left_as_written(self) -> Iterator[None]:
+    def keep_written(self) -> Iterator[None]:
         """What calls write into private copies of other tensors stays there meanwhile."""
-        self._left = True
+        self._keeps_written = True
         try:
             yield
         finally:
-            self._left = False
+            self._keeps_written = False
             self._renew_written()
 
     def _renew_written(self) -> None:
-        for position in self._written_places():
+        for position in [] if self._keeps_written else self._written_places():
             self._renew(position)
             self.writes = True
 
@@ -218,7 +183,7 @@ class Arguments:
         versions = self._versions.items()
         return [place for place, before in versions if self._flat[place]._version != before]
 
-    def written(self) -> tuple[str, ...]:
+    def written_names(self) -> tuple[str, ...]:
         """The same tensors by name."""
         return tuple(input_name(self._tree.paths[place], []) for place in self._written_places())
 

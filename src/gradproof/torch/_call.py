@@ -62,7 +62,6 @@ class Call:
         self.in_double: InDouble | None = (
             like.in_double if like and in_double is None else in_double
         )
-        self._plainly = arguments.are_leaves
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves)
         self.counts: CallCounter = like.counts if like else CallCounter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
@@ -119,7 +118,7 @@ class Call:
         fn = self.fn if fn is None else fn
         try:
             if self.mode is None and self.in_double is None and torch.is_grad_enabled():
-                return fn(*tensors) if self._plainly else self.arguments.call(fn, tensors)
+                return self.arguments.call(fn, tensors)
             with torch.enable_grad(), self._modes(tensors):
                 return self.arguments.call(fn, tensors)
         except Exception as error:

@@ -58,7 +58,7 @@ class Graph:
         """
         if self.call.in_place or not self.roots or not self.inputs.are_dense:
             return self
-        unused = [k for k in self.unreached_slots if k not in self.call.arguments.beside]
+        unused = [k for k in self.unreached_slots if k not in self.call.arguments.optional]
         if not unused:
             return self
         call = self.call.on_originals()
@@ -246,7 +246,7 @@ class Graph:
         if call.in_place or not call.arguments.writes:
             raise Unsupported("the function writes into no tensor of its own")
         second = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(private_vector(x))]
-        with call.arguments.left_as_written():
+        with call.arguments.keep_written():
             here = self.graph_of_other_run(call.fresh())
             here.value()
             there = self.graph_of_other_run(second)
@@ -261,9 +261,9 @@ class Graph:
         arguments = self.call.arguments
         if self.call.in_place or not arguments.writes:
             return ()
-        with arguments.left_as_written():
+        with arguments.keep_written():
             first, second = (self.graph_of_other_run(self.call.fresh()).value() for _ in range(2))
-            return () if bool((first == second).all()) else arguments.written()
+            return () if bool((first == second).all()) else arguments.written_names()
 
     # The derivative as a function of its own.
 

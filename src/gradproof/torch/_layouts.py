@@ -185,7 +185,7 @@ def _movable(call: Call) -> list[int]:
         for place, leaf in enumerate(call.inputs.leaves)
         if isinstance(leaf, DenseLeaf)
         and type(leaf.original) in PLAIN
-        and place not in call.arguments.beside
+        and place not in call.arguments.optional
     ]
 
 

@@ -23,7 +23,7 @@ def notes(graph: Graph) -> list[str]:
         found += _batch_statistics(call.arguments.captured)
     if call.fixed_random:
         found.append(_DRAWN)
-    if call.arguments.beside:
+    if call.arguments.optional:
         found += _idle_inputs(graph)
     if names := graph.outputs.left_out:
         are = "is" if len(names) == 1 else "are"
@@ -60,7 +60,7 @@ def _batch_statistics(held: Captured) -> Iterator[str]:
 
 
 def _idle_inputs(graph: Graph) -> Iterator[str]:
-    if idle := [place for place in graph.unreached_slots if place in graph.call.arguments.beside]:
+    if idle := [place for place in graph.unreached_slots if place in graph.call.arguments.optional]:
         names = ", ".join(graph.inputs.leaves[place].slot.name for place in idle[:_NAMED])
         more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
         yield f"no gradient reaches {names}{more}, which the function holds"
