@@ -224,23 +224,6 @@ def test_what_goes_wrong_in_double_precision_is_told_in_one_line(fn, says):
     np.testing.assert_allclose(target.vjp(np.ones(3)), np.cos(target.point), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda target: target.map_in_double(),
-        lambda target: target.map_at(target.point),
-        lambda target: target.rounded_map(UNIT, TINY, 0),
-    ],
-    ids=["map_in_double", "map_at", "rounded_map"],
-)
-def test_a_function_that_reads_its_inputs_from_outside_has_no_derived_maps(make):
-    x = tensor(3)
-    target = build(lambda _: x.sin(), (x,))
-    assert target.call.in_place
-    with pytest.raises(Unsupported, match="from outside its arguments"):
-        make(target)
-
-
 # At another point.
 
 

@@ -102,15 +102,14 @@ class TorchMap(DifferentiableMap):
             same = like is not None and call.fn is like.call.fn
             if like is not None and same and like.outputs.are_those_of(result):
                 self.outputs, self._without = like.outputs, like._without
-                self.graph = Graph(call, self.outputs, tensors, result)  # settled there
             else:
                 named = named_outputs(result, call.name)
                 self._without = (
                     non_differentiable_outputs(call, result) if without is None else without
                 )
                 self.outputs = Outputs(named, call.name, self._without)
-                self.graph = Graph(call, self.outputs, tensors, result).settled_graph()
-            self.call, self.inputs = self.graph.call, self.graph.inputs
+            self.call, self.inputs = call, call.inputs
+            self.graph = Graph(call, self.outputs, tensors, result)
             self._needs_grad = needs_grad
             self._refused = refusal(self.graph)
         except BaseException:
@@ -143,7 +142,7 @@ class TorchMap(DifferentiableMap):
 
     def value(self, x: Array) -> Array:
         found = self.call.evaluate(self.inputs.tensors_at(private_vector(x)), self.outputs)
-        if x is self.point and not self.call.in_place:
+        if x is self.point:
             self.graph.value()  # while it is what was returned
         return found
 
@@ -247,14 +246,12 @@ class TorchMap(DifferentiableMap):
 
     def _of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
         """The same function at these inputs."""
-        self.call.require_arguments()
         fn = self.call.fn
         for tensor in tensors:
             tensor.requires_grad_()
         return self._alike(fn, self.call.arguments.with_changes(fn, tensors, lambda value: value))
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
-        self.call.require_arguments()
         arguments, given = self.call.arguments, self.call.fn if fn is None else fn
 
         def made() -> TorchMap:
@@ -268,7 +265,6 @@ class TorchMap(DifferentiableMap):
         return twin_in_double(self, fn, made)
 
     def rounded_map(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
-        self.call.require_arguments()
         return self._alike(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
 
     def _alike(
@@ -315,7 +311,7 @@ class TorchMap(DifferentiableMap):
         choice = Choice(names, masked=self.call.arguments.masked, optional=True)
         arguments = Arguments(fn, tensors, {}, choice)
         with unsupported(RuntimeError):  # NotImplementedError is one
-            made = TorchMap(Call(fn, arguments, in_place=self.call.in_place), **options)
+            made = TorchMap(Call(fn, arguments), **options)
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
 

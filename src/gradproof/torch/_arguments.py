@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -69,9 +69,9 @@ class Arguments:
         self.captured: Captured | None = None
         generators: list[object] = []
         if choice.captures:
-            captured = Captured(fn, tensors_in(self._tree.leaves))
+            captured = Captured(fn, tensors_in(given))
             generators = captured.generators
-            if captured.tensors:
+            if not captured.is_empty:
                 self.captured = captured
                 self._tree = Tree((*given, dict(captured.tensors)))
         self._flat = _usable_leaves(self._tree, fn)
@@ -132,7 +132,9 @@ class Arguments:
                 in_kind(tensor, original)
         args, kwargs, *held = self._tree.rebuilt(self._flat_with(tensors))
         try:
-            with self.captured.exchange_tensors(*held) if self.captured else nullcontext():
+            if self.captured is None:
+                return fn(*args, **kwargs)
+            with self.captured.exchange_tensors(held[0], tensors_in((args, kwargs))):
                 return fn(*args, **kwargs)
         except (TypeError, ValueError) as error:
             if not lacks_parameter:
@@ -158,7 +160,8 @@ class Arguments:
             yield
             return
         try:
-            with self.captured.exchange_tensors(self._tree.rebuilt(self._flat_with(tensors))[2]):
+            args, kwargs, held = self._tree.rebuilt(self._flat_with(tensors))
+            with self.captured.exchange_tensors(held, tensors_in((args, kwargs))):
                 yield
         finally:
             self._renew_written()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,7 +13,6 @@ from torch.overrides import has_torch_function
 from gradproof._adapters.raised import unsupported
 from gradproof._data.options import container
 from gradproof._data.space import Array
-from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
@@ -38,8 +36,6 @@ class Call:
         in_double: how a function of few bits runs in double precision; as `like`, where None.
         like: another call of the same function, whose runs are counted with these, and which
             begins from the same random state.
-        in_place: the function reads its inputs not from its arguments but from outside, so that
-            the user's own tensors are written to, and restored, in every call.
 
     Attributes:
         counts: runs of the user's function and of its backward so far.
@@ -56,7 +52,6 @@ class Call:
         mode: Rounding | None = None,
         in_double: InDouble | None = None,
         like: Call | None = None,
-        in_place: bool = False,
     ) -> None:
         self.fn, self.arguments, self.mode = fn, arguments, mode
         self.in_double: InDouble | None = (
@@ -66,15 +61,11 @@ class Call:
         self.counts: CallCounter = like.counts if like else CallCounter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
         self.raised: list[Exception] | None = like.raised if like else None
-        self.in_place, self.fixed_random = in_place, False
-        self._saved = self._values() if in_place else []
-
-    def _values(self) -> list[torch.Tensor]:
-        return [leaf.original.detach().clone() for leaf in self.inputs.leaves]
+        self.fixed_random = False
 
     def first_run(self) -> tuple[list[torch.Tensor], Any]:
         """The run to keep: its differentiable tensors, and what it returned."""
-        tensors = self.fresh()
+        tensors = self.inputs.copies()
         result = self(tensors)
         if type(result) is not torch.Tensor:
             container(f"the result of {self.name}", result)
@@ -83,35 +74,10 @@ class Call:
             self.in_double = None
         return tensors, result
 
-    def on_originals(self) -> Call:
-        """The same on the user's own tensors, in place."""
-        made = copy.copy(self)
-        made.in_place, made._saved = True, self._values()
-        return made
-
-    def require_arguments(self) -> None:
-        """Unsupported where the function does not take its inputs as arguments."""
-        if self.in_place:
-            raise Unsupported("the function reads its inputs from outside its arguments")
-
-    def fresh(self) -> list[torch.Tensor]:
-        """Inputs of a run at the point: private copies, or the user's own in place."""
-        if self.in_place:
-            return [leaf.original for leaf in self.inputs.leaves]
-        return self.inputs.copies()
-
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The user's function at these differentiable tensors, of which it leaves no trace."""
-        if not self.in_place:
-            return self.run(tensors)
-        with restored(self._restore):
-            return self.run(tensors)
-
-    def run(self, tensors: Sequence[torch.Tensor], fn: Callable[..., Any] | None = None) -> Any:
-        """Like a call, of another form of the function where one is given.
-
-        Whoever wrote into the user's tensors restores them.
-        """
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], fn: Callable[..., Any] | None = None
+    ) -> Any:
+        """The function, or another form of it, at these differentiable tensors."""
         if self.fixed_random:
             self.random.restore()
         self.counts.add("function")
@@ -128,16 +94,10 @@ class Call:
             raise
 
     def evaluate(self, tensors: Sequence[torch.Tensor], outputs: Outputs) -> Array:
-        """F at these inputs, read before they have their values again."""
-        if not self.in_place:
-            for tensor in tensors:
-                tensor.requires_grad_()
-            return outputs.flatten(self.run(tensors))
-        originals = self.fresh()
-        with restored(self._restore):
-            for original, tensor in zip(originals, tensors, strict=True):
-                original.data.copy_(tensor)
-            return outputs.flatten(self.run(originals))
+        """F at these inputs."""
+        for tensor in tensors:
+            tensor.requires_grad_()
+        return outputs.flatten(self(tensors))
 
     def grad(
         self,
@@ -175,11 +135,6 @@ class Call:
             widening = self.in_double.backward if backward else self.in_double.forward
         with refused, rounding, widening:
             yield
-
-    def _restore(self) -> None:
-        """Give the user's tensors their values back."""
-        for leaf, saved in zip(self.inputs.leaves, self._saved, strict=True):
-            leaf.original.data.copy_(saved)
 
 
 def backward_gradients(

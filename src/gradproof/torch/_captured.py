@@ -31,18 +31,25 @@ from gradproof.torch._tree import Tree, keystr
 _WITHOUT_WEIGHTS = ("torch.", "gradproof.")
 
 
+Name = str | int  # of a captured tensor; of one that is an argument as well its place among those
+
+
 @dataclass(frozen=True)
 class _Spot:
     """A place outside of the arguments that holds tensors, and how to write to it."""
 
     tree: Tree  # what it holds
-    names: Mapping[int, str]  # of the leaves that are exchanged, by their place in `tree`
+    names: Mapping[int, Name]  # of the leaves that are exchanged, by their place in `tree`
     whole: Any  # what it holds, untouched
     write: Callable[[Any], None]  # puts something else there
 
 
 class Captured:
-    """What a function reads from outside of its arguments; their tensors, `given`, never count.
+    """What a function reads from outside of its arguments.
+
+    Args:
+        given: the tensors among its arguments. Where it reads one of them from outside as well, it
+            meets there what stands in the argument's place.
 
     Attributes:
         tensors: by name, as the user would write it: `weight`, `encoder.layers.0.bias`.
@@ -55,9 +62,8 @@ class Captured:
         self.tensors: dict[str, torch.Tensor] = {}
         self.modules: list[torch.nn.Module] = []
         self.generators: list[object] = []
-        self._given = set(map(id, given))
         self._seen: set[int] = set()
-        self._names: dict[int, str] = {}
+        self._names: dict[int, Name] = {id(tensor): k for k, tensor in enumerate(given)}
         self._spots: list[_Spot] = []
         self._search(fn, "")
 
@@ -99,13 +105,13 @@ class Captured:
             stores: list[dict[str, Any]] = [module._parameters, module._buffers]
             held = [(store, key, tensor) for store in stores for key, tensor in store.items()]
             for store, key, tensor in held:
-                if tensor is not None and id(tensor) not in self._given:
+                if tensor is not None:
                     own = f"{prefix}.{key}" if prefix else key
                     if is_lazy(tensor):
                         raise UsageError(f"{own} is {unsupported_kind(tensor)}")
-                    own = self._add(own, tensor)
                     write = functools.partial(store.__setitem__, key)
-                    self._spots.append(_Spot(Tree(tensor), {0: own}, tensor, write))
+                    names = {0: self._add(own, tensor)}
+                    self._spots.append(_Spot(Tree(tensor), names, tensor, write))
             if isinstance(module, torch.nn.RNNBase):  # it keeps its weights in a list as well
                 self._hold_list(module)
 
@@ -156,17 +162,17 @@ class Captured:
     def _hold(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
         """What a place holds: tensors to exchange, and more to look into."""
         tree = Tree(value)
-        names: dict[int, str] = {}
+        names: dict[int, Name] = {}
         for place, (leaf, path) in enumerate(zip(tree.leaves, tree.paths, strict=True)):
             own = name + keystr(path) if name or not path else f"{path[0].key}{keystr(path[1:])}"
             if not isinstance(leaf, torch.Tensor):
                 self._search(leaf, own)
-            elif id(leaf) not in self._given and is_differentiable(leaf) and leaf.requires_grad:
+            elif is_differentiable(leaf) and leaf.requires_grad:
                 names[place] = self._add(own, leaf)
         if names:
             self._spots.append(_Spot(tree, names, value, write))
 
-    def _add(self, name: str, tensor: torch.Tensor) -> str:
+    def _add(self, name: str, tensor: torch.Tensor) -> Name:
         """The name of a tensor, which has one however often it is found."""
         if id(tensor) not in self._names:
             while name in self.tensors:
@@ -177,14 +183,28 @@ class Captured:
 
     # Calling.
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the function reads no tensor from outside that would be exchanged."""
+        return not self._spots
+
     @contextmanager
-    def exchange_tensors(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[None]:
-        """Meanwhile the function reads these tensors in the places of its own."""
+    def exchange_tensors(
+        self, tensors: Mapping[str, torch.Tensor], given: Sequence[torch.Tensor]
+    ) -> Iterator[None]:
+        """Meanwhile the function reads these tensors in the places of its own.
+
+        Args:
+            tensors: by the names of the captured ones.
+            given: in the places of those among the arguments.
+        """
+        others: dict[Name, torch.Tensor] = dict(enumerate(given))
+        others.update(tensors)
         with restored(*(functools.partial(spot.write, spot.whole) for spot in self._spots)):
             for spot in self._spots:
                 leaves = spot.tree.leaves.copy()
                 for place, name in spot.names.items():
-                    leaves[place] = tensors[name]
+                    leaves[place] = others[name]
                 spot.write(spot.tree.rebuilt(leaves))
             yield
 
@@ -203,10 +223,10 @@ class Captured:
                 f"{name_of(twin)} reads no tensor {missing[0]}, which {name_of(self.fn)} reads "
                 "from outside of its arguments; pass it as an argument to both"
             )
+        known = {own: name for own, name in names.items() if name in self._names.values()}
         found._spots = [
             replace(
-                spot,
-                names={p: names[n] for p, n in spot.names.items() if names[n] in self.tensors},
+                spot, names={place: known[own] for place, own in spot.names.items() if own in known}
             )
             for spot in found._spots
         ]

@@ -93,8 +93,6 @@ class Forward:
         """Unsupported where no tangent can be attached to an input."""
         if self._is_able:
             return
-        if self._call.in_place:
-            raise Unsupported("the function uses captured tensors, which cannot carry tangents")
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: the operator by itself is not accused of it.
         if is_custom(operator_name(self._call.fn)) and self._tangents_are_lost:
@@ -202,7 +200,7 @@ class Forward:
             direction.requires_grad_()
         names = [slot.name for slot in self._inputs.space.slots]
         names += [f"tangent of {name}" for name in names]
-        tensors = [*self._call.fresh(), *directions]
+        tensors = [*self._call.inputs.copies(), *directions]
         return Tangent(self._call, self._outputs), tensors, names
 
 
@@ -226,7 +224,7 @@ class Tangent:
         inputs, tangents = tensors[: self._count], tensors[self._count :]
         with forward_ad.dual_level():
             duals = [forward_ad.make_dual(x, u) for x, u in zip(inputs, tangents, strict=True)]
-            roots = self._outputs.roots(self._call.run(duals))
+            roots = self._outputs.roots(self._call(duals))
             pairs = [forward_ad.unpack_dual(root) for root in roots]
             if all(pair.tangent is None for pair in pairs):
                 raise Unsupported("no output has a tangent")
@@ -241,7 +239,7 @@ class Tangent:
         return tuple(torch.func.jvp(self._values, tuple(inputs), tuple(tangents))[1])
 
     def _values(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(self._outputs.roots(self._call.run(inputs)))
+        return tuple(self._outputs.roots(self._call(inputs)))
 
 
 def functional_result(run: Callable[[], Any]) -> Any:

@@ -51,22 +51,6 @@ class Graph:
         """The graph of another run."""
         return Graph(self.call, self.outputs, tensors, self.call(tensors))
 
-    def settled_graph(self) -> Graph:
-        """The graph to keep: another one where the function reads its inputs from outside.
-
-        It does where the result ignores private copies and depends on the user's own tensors.
-        """
-        if self.call.in_place or not self.roots or not self.inputs.are_dense:
-            return self
-        unused = [k for k in self.unreached_slots if k not in self.call.arguments.optional]
-        if not unused:
-            return self
-        call = self.call.on_originals()
-        originals = call.fresh()
-        other = Graph(call, self.outputs, originals, call(originals))
-        gradients = other.grad([torch.ones_like(root) for root in other.roots])
-        return self if all(gradients[place] is None for place in unused) else other
-
     @cached_property
     def unreached_slots(self) -> list[int]:
         """Positions of the inputs on which, autograd says, no output depends."""
@@ -88,7 +72,7 @@ class Graph:
         Either may hand out memory of its own, which the next one writes into.
         """
         found = [*self._gradients.overwritten_gradients(self.inputs.space), *self._overtaken]
-        if self._value is not None and not self.call.in_place:
+        if self._value is not None:
             now = self.outputs.flatten(self.results)
             for name in changed_slots(self.outputs.space, self._value, now):
                 if any(output.slot.name == name for output in self.outputs.attached):
@@ -170,8 +154,9 @@ class Graph:
 
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
         """J^T v of a run of its own, in which only the inputs `slots` require grad."""
-        self.call.require_arguments()
-        tensors = [tensor.requires_grad_(k in slots) for k, tensor in enumerate(self.call.fresh())]
+        tensors = self.inputs.copies()
+        for place, tensor in enumerate(tensors):
+            tensor.requires_grad_(place in slots)
         with unsupported(why=exception_line, kind=Refused):
             roots = self.outputs.roots(self.call(tensors))
         cotangents = self.outputs.cotangents(v)
@@ -221,7 +206,7 @@ class Graph:
         graph again afterwards.
         """
         plain = self.inputs.are_dense
-        if self.call.in_place or not plain or any(type(t) not in PLAIN for t in self.tensors):
+        if not plain or any(type(t) not in PLAIN for t in self.tensors):
             raise Unsupported("its inputs are not written into")
         held, new = (
             [t.detach().clone() for t in self.tensors],
@@ -243,11 +228,11 @@ class Graph:
     def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
         """(J^T v, F(x), J(x)^T v) of a run at the point and one at x, what the first wrote left."""
         call = self.call
-        if call.in_place or not call.arguments.writes:
+        if not call.arguments.writes:
             raise Unsupported("the function writes into no tensor of its own")
         second = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(private_vector(x))]
         with call.arguments.keep_written():
-            here = self.graph_of_other_run(call.fresh())
+            here = self.graph_of_other_run(call.inputs.copies())
             here.value()
             there = self.graph_of_other_run(second)
             value, first = there.value(), here.gradient(self.outputs.cotangents(v), v)
@@ -259,10 +244,12 @@ class Graph:
     def carried_arrays(self) -> tuple[str, ...]:
         """Tensors of the function's own, by name, that a run writes and the next one depends on."""
         arguments = self.call.arguments
-        if self.call.in_place or not arguments.writes:
+        if not arguments.writes:
             return ()
         with arguments.keep_written():
-            first, second = (self.graph_of_other_run(self.call.fresh()).value() for _ in range(2))
+            first, second = (
+                self.graph_of_other_run(self.call.inputs.copies()).value() for _ in range(2)
+            )
             return () if bool((first == second).all()) else arguments.written_names()
 
     # The derivative as a function of its own.
@@ -278,7 +265,7 @@ class Graph:
                 if not tensor.requires_grad:
                     tensor.requires_grad_()
             inputs, cotangents = tensors[:count], tensors[count:]
-            roots = self.outputs.roots(call.run(inputs))
+            roots = self.outputs.roots(call(inputs))
             gradients = call.grad(roots, inputs, cotangents, create_graph=True)
             if all(gradient is None for gradient in gradients):
                 raise Unsupported("no output depends on an input")
@@ -294,7 +281,7 @@ class Graph:
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
         names = [slot.name for slot in self.inputs.space.slots]
         names += [f"cotangent of {output.slot.name}" for output in self.outputs.attached]
-        return gradient, [*call.fresh(), *cotangents], names
+        return gradient, [*call.inputs.copies(), *cotangents], names
 
     def refusal(self) -> Unsupported | None:
         """Why its own backward cannot run, where the function is itself a derivative.

@@ -225,7 +225,7 @@ def memory_dependence(call: Call) -> str:
         return func(*args, **kwargs)
 
     with FunctionMode(function), DispatchMode(operator):
-        call(call.fresh())
+        call(call.inputs.copies())
     if placed:
         return "goes by how its inputs lie in memory"
     return "draws random numbers in the order of the memory" if drawn else ""

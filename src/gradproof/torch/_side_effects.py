@@ -85,7 +85,7 @@ def observed_run(graph: Graph, v: Array) -> ObservedRun:
     found = graph.overwritten_gradients()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
     gradients = [_mark(leaf.original) for leaf in leaves]
-    tensors = graph.call.fresh()
+    tensors = graph.call.inputs.copies()
     inputs = Watched(tensors)
     saved: list[torch.Tensor] = []
     defaults = torch.get_default_dtype(), default_device()
@@ -118,7 +118,7 @@ def _later_writes(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[s
     written = [
         ("grad", told.format(slot.name))
         for slot, one, other in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
-        if not graph.call.in_place and (_mark(one) or _mark(other))
+        if _mark(one) or _mark(other)
     ]
     return [*written, *graph.overwritten_gradients()]
 

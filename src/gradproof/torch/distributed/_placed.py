@@ -172,7 +172,7 @@ class Local:
         args, kwargs, held = self._tree.rebuilt(flat)
         if not parameters:
             return self._fn(*args, **kwargs)
-        with self._held.exchange_tensors(held):
+        with self._held.exchange_tensors(held, tensors_in((args, kwargs))):
             return self._fn(*args, **kwargs)
 
     @staticmethod
