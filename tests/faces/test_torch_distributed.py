@@ -12,7 +12,7 @@ import torch
 from torch.distributed.tensor import Replicate
 
 import rank_pool
-from exhibits.ranks import APART, BY_NAME, MISTAKES, TRAINED, OnRanks, summed
+from exhibits.ranks import APART, BY_NAME, MISTAKES, RINGS, OnRanks, summed
 from gradproof.errors import UsageError
 from gradproof.torch import distributed
 
@@ -132,6 +132,12 @@ def test_bad_input_is_one_sentence_on_every_rank(pair, shapes, options, said):
     assert said in found[0][1]
 
 
+def test_a_layer_whose_gradients_come_by_hooks_is_refused(pair):
+    for kind, message, _ in pair.run(rank_pool.wrapped):
+        assert kind == "UsageError"
+        assert message.startswith("fn: the gradients of DistributedDataParallel come by hooks")
+
+
 def test_ranks_that_disagree_on_the_dtype_say_so(pair):
     found = pair.run(rank_pool.asked, summed, [((3,), F64), ((3,), torch.float32)])
     assert {message for _, message, _ in found} == {
@@ -213,5 +219,5 @@ def test_the_page_names_every_mistake_of_the_museum():
     page = Path(__file__).parents[2] / "docs" / "distributed.md"
     rows = re.findall(r"^\| .* \| (.*) \| .* \|$", page.read_text("utf-8"), re.MULTILINE)
     named = {name for row in rows for name in row.split("; ")}
-    assert {exhibit.name for exhibit in (*MISTAKES, *TRAINED)} <= named
-    assert all(exhibit.wrong and exhibit.right for exhibit in (*MISTAKES, *TRAINED))
+    assert {exhibit.name for exhibit in (*MISTAKES, *RINGS)} <= named
+    assert all(exhibit.wrong and exhibit.right for exhibit in (*MISTAKES, *RINGS))

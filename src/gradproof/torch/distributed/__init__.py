@@ -72,8 +72,7 @@ def check(
             replicated input is moved on all ranks at once, and each rank must hold its whole
             gradient; a replicated output counts once; a partial one is the sum over the ranks.
             What is not named is each rank's own, as with `Shard`. DTensors bring their own
-            placements; parameters of `DistributedDataParallel` are replicated, and the mean that
-            it takes of their gradients, as `fully_shard` does, is told from a factor.
+            placements.
         wrt, rtol, atol: as for `gradproof.check`.
         checks: names from `CHECKS`: of the first order, in reverse mode.
         seed: of the probes of all ranks; that of the first rank where None.
@@ -86,7 +85,8 @@ def check(
 
     Raises:
         UsageError: the check cannot start: no process group, ranks that do not come, or that were
-            given other shapes, dtypes or arguments. The same sentence on every rank.
+            given other shapes, dtypes or arguments, or a layer of DistributedDataParallel or
+            fully_shard. The same sentence on every rank.
         RuntimeError: the function raised at the point on some rank, or called other collectives
             there; which one, on every rank.
         TimeoutError: a rank did not come back.

@@ -180,7 +180,7 @@ class RanksMap(DifferentiableMap):
         return self._outputs.sum_parts(values)[self._outputs.first]
 
     def _gradient(self, gradients: Sequence[Array]) -> Array:
-        return np.concatenate(gradients) * self._inputs.weights
+        return np.concatenate(gradients)
 
     def _ask(self, what: str, *arguments: Sequence[Any]) -> list[Any]:
         # Counted here, and not where the ranks run: a budget that one rank alone keeps to would
@@ -254,7 +254,7 @@ class _Together:
         source: of each coordinate, that of the first array that is one with it.
         first: which coordinates are their own first.
         tied: which have others that are one with them.
-        weights: of each coordinate.
+        weights: of each coordinate, 0 where it is that of a copy.
     """
 
     def __init__(
