@@ -92,7 +92,6 @@ def patched() -> list[object]:
     return [
         vars(_SingleLevelFunction).get("apply"),
         *(kind.__call__ for kind in kinds),
-        torch.autograd._engine_run_backward,
     ]
 
 
@@ -212,32 +211,21 @@ def test_inputs_are_those_of_the_first_call_whatever_the_program_does_to_them():
         with torch.no_grad():
             x.zero_()
     (kept,) = seen.met[0].inputs
-    assert torch.equal(kept.make_tensor(0), torch.linspace(-1, 1, 4, dtype=torch.float64))
-    assert kept.make_tensor(0).requires_grad
+    assert torch.equal(kept.make_tensor(), torch.linspace(-1, 1, 4, dtype=torch.float64))
+    assert kept.make_tensor().requires_grad
 
 
-def test_layouts_are_kept_and_large_arrays_are_drawn_alike():
-    x = (3 + 2 * torch.randn(40, 30)).T.requires_grad_()
+def test_layouts_are_kept_and_calls_with_large_arrays_are_named():
+    x = torch.randn(40, 30).T.requires_grad_()
+    with gradproof.torch.record() as seen:
+        gate(x)
+    made = seen.met[0].inputs[0].make_tensor()
+    assert (made.shape, made.stride()) == (x.shape, x.stride())
     with gradproof.torch.record(largest=100) as seen:
         gate(x)
-    (kept,) = seen.met[0].inputs
-    assert kept.values is None
-    made = kept.make_tensor(1)
-    assert (made.shape, made.stride()) == (x.shape, x.stride())
-    assert torch.equal(made, kept.make_tensor(1))
-    assert abs(float(made.detach().mean()) - 3) < 0.5
-    assert abs(float(made.detach().std()) - 2) < 0.5
-
-
-def test_what_is_only_in_the_graph_is_named():
-    x = torch.randn(4, requires_grad=True)
-    early = Gate.apply(x)
-    with gradproof.torch.record() as seen:
-        early.sum().backward()
-    assert [(each.name, bool(each.reason)) for each in seen.met] == [("Gate", True)]
     assert seen.unrecorded == seen.met
     found = seen.check()
-    assert "not recorded" in found.errors["Gate"]
+    assert "an input has 1,200 entries" in found.errors["Gate"]
     assert not found
 
 

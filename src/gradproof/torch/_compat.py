@@ -56,10 +56,6 @@ run_engine_with_devices = torch.autograd.graph._engine_run_backward
 # Hands an undefined gradient to what is before it, as in PyTorch's gradcheck. Nothing public does.
 UndefinedGrad: Any = torch._C._functions.UndefinedGrad
 
-# `forward_ad.make_dual` and `unpack_dual` without their wrapping, of which a check makes thousands.
-make_dual: Any = torch._VF._make_dual
-unpack_dual: Any = torch._VF._unpack_dual
-
 
 def forward_level() -> int:
     """The level of forward mode that was entered last, -1 where none was.
@@ -72,9 +68,6 @@ def forward_level() -> int:
 # The two kinds of what is under `torch.ops`; they have no other name.
 OpOverload: Any = torch._ops.OpOverload
 OpOverloadPacket: Any = torch._ops.OpOverloadPacket
-
-# Where `torch.autograd.backward` and `grad` look the engine up, patched while a run is recorded.
-BACKWARD_OWNER, BACKWARD_NAME = torch.autograd, "_engine_run_backward"
 
 # A view with the negative bit, as `x.conj().imag` has it: made of any tensor by nothing public.
 neg_view: Callable[[torch.Tensor], torch.Tensor] = torch._neg_view

@@ -20,7 +20,7 @@ from gradproof._data.exceptions import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
-from gradproof.torch._compat import forward_level, legacy_vmap, make_dual, unpack_dual
+from gradproof.torch._compat import forward_level, legacy_vmap
 from gradproof.torch._graph import batched_result
 from gradproof.torch._operators import is_custom, operator_name
 from gradproof.torch._outputs import Outputs, floating_in
@@ -38,7 +38,6 @@ _NO_FORWARD = (
     "Cannot access storage of",
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
-_LACKING = "Trying to use forward AD with"  # an operation for which there may be a formula
 _PYTORCH = frozenset({"torch"})
 _NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
@@ -52,25 +51,12 @@ def _level() -> AbstractContextManager[Any]:
 def _load_formulas() -> None:
     """Have PyTorch compile the formulas by which some backwards are differentiated forward.
 
-    Its make_dual does when it is first called, for a tenth of a second.
+    Its `make_dual` does when it is first called, by its own deprecated `torch.jit.script`. That
+    warning is not the user's, whose filters may turn it into an error.
     """
-    # By its own deprecated torch.jit.script; that warning is not the user's, whose filters may turn
-    # it into an error.
     with warnings.catch_warnings(), _level():
         warnings.simplefilter("ignore", DeprecationWarning)
         forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
-
-
-def _dual(primal: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
-    """A dual number, of which the formulas are not loaded: an operation that lacks one says so."""
-    made: torch.Tensor = make_dual(primal, tangent, level=forward_level())
-    return made
-
-
-def _tangent(dual: torch.Tensor) -> torch.Tensor | None:
-    """That of a dual number, None where it has none."""
-    found: torch.Tensor | None = unpack_dual(dual, level=forward_level())[1]
-    return found
 
 
 class Forward:
@@ -93,6 +79,7 @@ class Forward:
         """Unsupported where no tangent can be attached to an input."""
         if self._is_able:
             return
+        _load_formulas()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: the operator by itself is not accused of it.
         if is_custom(operator_name(self._call.fn)) and self._tangents_are_lost:
@@ -159,15 +146,9 @@ class Forward:
 
     def _push(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """One tangent per output slot, inside a dual level; None where it is zero."""
-        runs = self._call.counts["function"]
         try:
             return self._dual_result(tangents)
         except NotImplementedError as error:
-            # A custom Function without a jvp says so in other words, and no formula would help it.
-            if _LACKING in text_of(error) and not _load_formulas.cache_info().currsize:
-                _load_formulas()
-                self._call.counts["function"] = runs  # broken off for want of them, it was none
-                return self._push(tangents)
             raise Unsupported(first_line(error)) from error
         except RuntimeError as error:
             message = text_of(error)
@@ -185,14 +166,14 @@ class Forward:
         for primal, tangent in zip(self._primals(), tangents, strict=True):
             if self.needs_grad:
                 primal.requires_grad_()
-            duals.append(primal if tangent is None else _dual(primal, tangent))
+            duals.append(primal if tangent is None else forward_ad.make_dual(primal, tangent))
         floating = floating_in(self._call(duals))
-        return [_tangent(floating[output.position]) for output in self._outputs.kept]
+        found = [forward_ad.unpack_dual(floating[each.position]) for each in self._outputs.kept]
+        return [dual.tangent for dual in found]
 
     def derivative(self, u: Array) -> tuple[Tangent, list[torch.Tensor], list[str]]:
         """The function (x, u) -> J(x) u, tensors to call it at, and their names."""
         self.require()
-        _load_formulas()
         if not self._outputs.attached:
             raise Unsupported("no output has a derivative")
         directions = self._inputs.directions(private_vector(u))
