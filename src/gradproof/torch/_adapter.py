@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.double import convert_partial, twin_in_double
+from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.space import Array, Space
@@ -32,8 +31,7 @@ from gradproof.torch._forward import Forward
 from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph
 from gradproof.torch._graph_contents import coarsest_unit
-from gradproof.torch._in_double import InDouble
-from gradproof.torch._memory import placed_like
+from gradproof.torch._in_double import InDouble, tensor_in_double, value_in_double
 from gradproof.torch._non_differentiable import non_differentiable_outputs
 from gradproof.torch._notes import notes
 from gradproof.torch._outputs import Outputs, named_outputs
@@ -76,7 +74,6 @@ class TorchMap(DifferentiableMap):
             declared to have no derivative where None.
         needs_grad: the function differentiates inside, also in forward mode.
         refusal: why the backward cannot run, given the kept run; None where it can.
-        like: a map of the same function elsewhere, whose outputs these may be.
 
     Attributes:
         graph: of the kept run.
@@ -93,21 +90,15 @@ class TorchMap(DifferentiableMap):
         without: frozenset[int] | None = None,
         needs_grad: bool = False,
         refusal: Callable[[Graph], Unsupported | None] = lambda _: None,
-        like: TorchMap | None = None,
     ) -> None:
         self.name, self.counts = call.name, call.counts
         self._random = call.random
         try:
             tensors, result = call.first_run()
-            same = like is not None and call.fn is like.call.fn
-            if like is not None and same and like.outputs.are_those_of(result):
-                self.outputs, self._without = like.outputs, like._without
-            else:
-                named = named_outputs(result, call.name)
-                self._without = (
-                    non_differentiable_outputs(call, result) if without is None else without
-                )
-                self.outputs = Outputs(named, call.name, self._without)
+            if without is None:
+                without = non_differentiable_outputs(call, result)
+            self._without = without
+            self.outputs = Outputs(named_outputs(result, call.name), call.name, without)
             self.call, self.inputs = call, call.inputs
             self.graph = Graph(call, self.outputs, tensors, result)
             self._needs_grad = needs_grad
@@ -255,14 +246,19 @@ class TorchMap(DifferentiableMap):
         arguments, given = self.call.arguments, self.call.fn if fn is None else fn
 
         def made() -> TorchMap:
-            twin = _in_double(given)
-            tensors = [
-                _double_precision_tensor(leaf.copy()).requires_grad_() for leaf in arguments.leaves
-            ]
-            changed = arguments.with_changes(twin, tensors, _in_double, given)
-            return self._alike(twin, changed, in_double=_way_of(self.call))
+            twin = value_in_double(given)
+            tensors = [tensor_in_double(leaf.copy()).requires_grad_() for leaf in arguments.leaves]
+            changed = arguments.with_changes(twin, tensors, value_in_double, given)
+            return self._alike(twin, changed, in_double=self._double_mode())
 
         return twin_in_double(self, fn, made)
+
+    def _double_mode(self) -> InDouble | None:
+        """The mode in which the function runs in double precision; None if it does so itself."""
+        dtypes = {leaf.original.dtype.to_real() for leaf in self.inputs.leaves}
+        if dtypes == {torch.float64}:
+            return None
+        return InDouble(dtypes.pop() if len(dtypes) == 1 else None)
 
     def rounded_map(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
         return self._alike(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
@@ -278,7 +274,7 @@ class TorchMap(DifferentiableMap):
         with restored(self._random.restore):
             self._random.restore()
             call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
-            made = TorchMap(call, without=self._without, needs_grad=self._needs_grad, like=self)
+            made = TorchMap(call, without=self._without, needs_grad=self._needs_grad)
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
 
@@ -314,40 +310,3 @@ class TorchMap(DifferentiableMap):
             made = TorchMap(Call(fn, arguments), **options)
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
-
-
-def _double(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of double precision of the same kind; others stay."""
-    if dtype.is_complex:
-        return torch.complex128
-    return torch.float64 if dtype.is_floating_point else dtype
-
-
-def _double_precision_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers in double precision, at the same strides and offset."""
-    dtype = _double(tensor.dtype)
-    if tensor.layout is not torch.strided or dtype is tensor.dtype:
-        return tensor.to(dtype)
-    return placed_like(tensor, tensor, dtype)
-
-
-def _way_of(call: Call) -> InDouble | None:
-    """How the function runs in double precision; None if it does so itself."""
-    dtypes = {leaf.original.dtype.to_real() for leaf in call.inputs.leaves}
-    if dtypes == {torch.float64}:
-        return None
-    return InDouble(dtypes.pop() if len(dtypes) == 1 else None)
-
-
-def _in_double(value: Any) -> Any:
-    """An argument, or the function itself, in double precision; what has no precision stays."""
-    if isinstance(value, torch.Tensor):
-        return _double_precision_tensor(value.detach()).requires_grad_(value.requires_grad)
-    if isinstance(value, torch.dtype):
-        return _double(value)
-    if isinstance(value, torch.nn.Module):
-        return copy.deepcopy(value).to(torch.float64)
-    owner = getattr(value, "__self__", None)
-    if isinstance(owner, torch.nn.Module):
-        return getattr(_in_double(owner), value.__name__)
-    return convert_partial(value, _in_double)

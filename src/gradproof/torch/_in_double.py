@@ -1,14 +1,17 @@
-"""How a function that is written for few bits runs in double precision."""
+"""A function that is written for few bits, run in double precision: its arguments, and a mode."""
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from gradproof._adapters.double import convert_partial
 from gradproof.torch._compat import pytree
+from gradproof.torch._memory import placed_like
 from gradproof.torch._modes import (
     DispatchMode,
     FunctionMode,
@@ -106,7 +109,34 @@ def _has_mixed_precision(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool
 
 
 def _double_precision_value(value: Any) -> Any:
-    """A floating tensor in double precision; other values as they are."""
-    if not isinstance(value, torch.Tensor) or not is_floating(value.dtype):
-        return value
-    return value.to(_COMPLEX if value.is_complex() else _REAL)
+    """A tensor in double precision; other values as they are."""
+    return value.to(double_dtype(value.dtype)) if isinstance(value, torch.Tensor) else value
+
+
+def double_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of double precision of the same kind; others stay."""
+    if dtype.is_complex:
+        return _COMPLEX
+    return _REAL if dtype.is_floating_point else dtype
+
+
+def tensor_in_double(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in double precision, at the same strides and offset."""
+    dtype = double_dtype(tensor.dtype)
+    if tensor.layout is not torch.strided or dtype is tensor.dtype:
+        return tensor.to(dtype)
+    return placed_like(tensor, tensor, dtype)
+
+
+def value_in_double(value: Any) -> Any:
+    """An argument, or the function itself, in double precision; what has no precision stays."""
+    if isinstance(value, torch.Tensor):
+        return tensor_in_double(value.detach()).requires_grad_(value.requires_grad)
+    if isinstance(value, torch.dtype):
+        return double_dtype(value)
+    if isinstance(value, torch.nn.Module):
+        return copy.deepcopy(value).to(torch.float64)
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        return getattr(value_in_double(owner), value.__name__)
+    return convert_partial(value, value_in_double)

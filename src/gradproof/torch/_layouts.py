@@ -5,7 +5,6 @@ A layout is one of `LAYOUTS`, or several joined by "+" that hold at once where t
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -63,7 +62,6 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     return _placed_tensor(tensor, names)
 
 
-@functools.cache
 def _names_of(layout: str) -> frozenset[str]:
     """The layouts that are joined in one."""
     names = frozenset(layout.split("+"))
@@ -100,11 +98,10 @@ def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return fewer.as_strided(tensor.shape, kept)
 
 
-@functools.lru_cache(maxsize=256)
 def _places(
     shape: torch.Size, names: frozenset[str], *, paired: bool
 ) -> tuple[int, int, tuple[int, ...]]:
-    """Length of the memory, place of the first entry, and strides; of shapes a suite has few."""
+    """Length of the memory, place of the first entry, and strides."""
     order = list(range(len(shape)))
     if "transposed" in names:
         order.reverse()
@@ -124,12 +121,7 @@ def _places(
 
 def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
     """Layouts in which cotangents of these outputs are tried, several on top of each other."""
-    return _layouts_of(tuple([(output.shape, output.dtype) for output in outputs]))
-
-
-@functools.lru_cache(maxsize=256)
-def _layouts_of(kinds: tuple[tuple[torch.Size, torch.dtype], ...]) -> tuple[str, ...]:
-    """Layouts to try for cotangents of these shapes and dtypes, of which a suite has few."""
+    kinds = [(output.shape, output.dtype) for output in outputs]
     shapes = [tuple(shape) for shape, _ in kinds if math.prod(shape)]
     if not shapes:
         return ()
@@ -138,19 +130,20 @@ def _layouts_of(kinds: tuple[tuple[torch.Size, torch.dtype], ...]) -> tuple[str,
     bits = bits or ["conjugate"] * any(dtype.is_complex for _, dtype in kinds)
     rows = ["permuted"] * any(len(s) > 2 and s[0] > 1 and s[1] > 1 for s in shapes)
     rows += ["sliced"] * any(math.prod(shape[:-1]) > 1 for shape in shapes)
-    spread = ["transposed"] * any(map(_turns, shapes)) + ["gaps"] * many + ["offset"]
+    spread = ["transposed"] * any(map(_has_two_extents, shapes)) + ["gaps"] * many + ["offset"]
     # A backward that resolves the bit copies, and is not seen to misread what it lies on: so it is
     # not on stride 0, the usual mistake, nor on rows without gaps.
     tried = [
         spread + bits,
-        ["channels_last"] * any(len(shape) in _FORMATS and _turns(shape) for shape in shapes),
+        ["channels_last"]
+        * any(len(shape) in _FORMATS and _has_two_extents(shape) for shape in shapes),
         rows,
         ["expanded"] * many,
     ]
     return tuple("+".join(stack) for stack in tried if stack)
 
 
-def _turns(shape: tuple[int, ...]) -> bool:
+def _has_two_extents(shape: tuple[int, ...]) -> bool:
     return sum(size > 1 for size in shape) > 1
 
 
@@ -165,12 +158,11 @@ def input_layouts(call: Call) -> tuple[str, ...]:
     return tuple([name for name in LAYOUTS if name in found])
 
 
-@functools.lru_cache(maxsize=256)
 def _ways_of(shape: torch.Size) -> tuple[str, ...]:
     """Layouts to try for a contiguous input of this shape."""
-    if len(shape) in _FORMATS and _turns(shape):
+    if len(shape) in _FORMATS and _has_two_extents(shape):
         return ("channels_last",)
-    ways = ["transposed"] * _turns(shape) + ["gaps", "offset"]
+    ways = ["transposed"] * _has_two_extents(shape) + ["gaps", "offset"]
     return tuple(ways) if math.prod(shape) > 1 else ()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import functools
 
 import torch
 
@@ -53,36 +52,25 @@ class Leaf(abc.ABC):
         return []
 
 
-@functools.lru_cache(maxsize=256)
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a tensor of this shape that PyTorch makes; of shapes a suite has few."""
-    return torch.empty(shape, device="meta").stride()
-
-
 class DenseLeaf(Leaf):
     """A strided tensor. Perturbed copies have its strides and its storage offset."""
 
     def __init__(self, original: torch.Tensor, name: str) -> None:
         super().__init__(original)
         require_no_overlap(original, name)
-        self._shape = tuple(original.shape)
         self.slot = slot_like(name, original)
         self._like = original.detach()
         self._device = None if original.device.type == "cpu" else original.device
-        self._usual = (
+        self._is_usual = (  # as PyTorch makes one of these numbers
             original.storage_offset() == 0
-            and original.stride() == _contiguous(self._shape)
+            and original.stride() == torch.empty(original.shape, device="meta").stride()
             and type(original) in PLAIN
             and not (original.is_conj() or original.is_neg())
         )
-        double = original.dtype is torch.float64
-        self._in_place = self._usual and double and self._device is None
 
     def tensor(self, piece: Array) -> torch.Tensor:
-        if self._in_place:
-            return torch.from_numpy(piece.reshape(self._shape))
-        values = to_tensor(piece, self._shape, self._dtype, self._device)
-        return values if self._usual else placed_like(values, self._like)
+        values = to_tensor(piece, self._like.shape, self._dtype, self._device)
+        return values if self._is_usual else placed_like(values, self._like)
 
     def copy(self) -> torch.Tensor:
-        return self._like.clone() if self._in_place else private_copy(self.original)
+        return private_copy(self._like)
