@@ -203,8 +203,8 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.input_layouts(self.call)
 
     def map_in_layout(self, layout: str) -> TorchMap:
-        tensors = self.inputs.copies()
-        return self._of_tensors(torch_layouts.inputs_in_layout(self.call, layout, tensors))
+        tensors = self.inputs.copy_inputs()
+        return self._map_of_tensors(torch_layouts.inputs_in_layout(self.call, layout, tensors))
 
     def memory_dependence(self) -> str:
         return torch_layouts.memory_dependence(self.call)
@@ -233,14 +233,16 @@ class TorchMap(DifferentiableMap):
     # Maps made of this one.
 
     def map_at(self, x: Array) -> TorchMap:
-        return self._of_tensors(self.inputs.tensors_at(private_vector(x)))
+        return self._map_of_tensors(self.inputs.tensors_at(private_vector(x)))
 
-    def _of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
+    def _map_of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
         """The same function at these inputs."""
         fn = self.call.fn
         for tensor in tensors:
             tensor.requires_grad_()
-        return self._alike(fn, self.call.arguments.with_changes(fn, tensors, lambda value: value))
+        return self._similar_map(
+            fn, self.call.arguments.changed_arguments(fn, tensors, lambda value: value)
+        )
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
         arguments, given = self.call.arguments, self.call.fn if fn is None else fn
@@ -248,8 +250,8 @@ class TorchMap(DifferentiableMap):
         def made() -> TorchMap:
             twin = value_in_double(given)
             tensors = [tensor_in_double(leaf.copy()).requires_grad_() for leaf in arguments.leaves]
-            changed = arguments.with_changes(twin, tensors, value_in_double, given)
-            return self._alike(twin, changed, in_double=self._double_mode())
+            changed = arguments.changed_arguments(twin, tensors, value_in_double, given)
+            return self._similar_map(twin, changed, in_double=self._double_mode())
 
         return twin_in_double(self, fn, made)
 
@@ -261,9 +263,9 @@ class TorchMap(DifferentiableMap):
         return InDouble(dtypes.pop() if len(dtypes) == 1 else None)
 
     def rounded_map(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
-        return self._alike(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
+        return self._similar_map(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
 
-    def _alike(
+    def _similar_map(
         self,
         fn: Callable[..., Any],
         arguments: Arguments,

@@ -21,7 +21,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
 from gradproof.torch._leaves import DenseLeaf, Leaf
-from gradproof.torch._memory import in_kind, private_copy
+from gradproof.torch._memory import give_class, private_copy
 from gradproof.torch._sparse import sparse_leaf
 from gradproof.torch._state import sources_in
 from gradproof.torch._tensors import SPARSE, is_differentiable, unsupported_kind
@@ -81,7 +81,7 @@ class Arguments:
         self.optional = [k for k, path in enumerate(paths) if choice.optional or path[0].idx == 2]
         self._make_leaves(names)
         self._originals = [leaf.original for leaf in self.leaves]  # whose classes tensors get
-        self._keep_private()
+        self._make_private_copies()
 
     def _chosen_places(
         self, fn: Callable[..., Any], choice: Choice
@@ -110,7 +110,7 @@ class Arguments:
         pairs = zip(self._where, names, strict=True)
         self.leaves = [make_leaf(self._flat[place], name, self.masked) for place, name in pairs]
 
-    def _keep_private(self) -> None:
+    def _make_private_copies(self) -> None:
         self._given = {
             position: value
             for position, value in enumerate(self._flat)
@@ -119,7 +119,7 @@ class Arguments:
         self._flat = self._flat.copy()
         self._versions: dict[int, int] = {}
         for position in self._given:
-            self._renew(position)
+            self._renew_copy(position)
 
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Run `fn` at these exchangeable tensors. Raises what fn raises."""
@@ -129,8 +129,8 @@ class Arguments:
             if isinstance(original, torch.nn.Parameter) and tensor.grad_fn is not None:
                 lacks_parameter = True
             else:
-                in_kind(tensor, original)
-        args, kwargs, *held = self._tree.rebuilt(self._flat_with(tensors))
+                give_class(tensor, original)
+        args, kwargs, *held = self._tree.rebuilt(self._leaves_with(tensors))
         try:
             if self.captured is None:
                 return fn(*args, **kwargs)
@@ -142,9 +142,9 @@ class Arguments:
             reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
             raise Unsupported(reason) from error
         finally:
-            self._renew_written()
+            self._renew_written_copies()
 
-    def _flat_with(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+    def _leaves_with(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         flat = self._flat.copy()
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
@@ -160,11 +160,11 @@ class Arguments:
             yield
             return
         try:
-            args, kwargs, held = self._tree.rebuilt(self._flat_with(tensors))
+            args, kwargs, held = self._tree.rebuilt(self._leaves_with(tensors))
             with self.captured.exchange_tensors(held, tensors_in((args, kwargs))):
                 yield
         finally:
-            self._renew_written()
+            self._renew_written_copies()
 
     @contextmanager
     def keep_written(self) -> Iterator[None]:
@@ -174,11 +174,11 @@ class Arguments:
             yield
         finally:
             self._keeps_written = False
-            self._renew_written()
+            self._renew_written_copies()
 
-    def _renew_written(self) -> None:
+    def _renew_written_copies(self) -> None:
         for position in [] if self._keeps_written else self._written_places():
-            self._renew(position)
+            self._renew_copy(position)
             self.writes = True
 
     def _written_places(self) -> list[int]:
@@ -190,7 +190,7 @@ class Arguments:
         """The same tensors by name."""
         return tuple(input_name(self._tree.paths[place], []) for place in self._written_places())
 
-    def with_changes(
+    def changed_arguments(
         self,
         fn: Callable[..., Any],
         tensors: Sequence[torch.Tensor],
@@ -207,20 +207,20 @@ class Arguments:
             flat[position] = tensor
         captured = self.captured
         if captured and fn is not captured.fn:
-            captured = captured.captured_of(fn, twin or fn)
+            captured = captured.counterparts_in(fn, twin or fn)
         made = copy.copy(self)
         made._flat, made.captured = flat, captured
         made._make_leaves([leaf.slot.name for leaf in self.leaves])
-        made._keep_private()
+        made._make_private_copies()
         return made
 
-    def _renew(self, position: int) -> None:
+    def _renew_copy(self, position: int) -> None:
         # A new tensor, not a write into the old one: the kept graph may have saved that.
         given = self._given[position]
         private = private_copy(given)
         if given.requires_grad:  # not asked for by `wrt`, but as the user's program has it
             private.requires_grad_()
-        self._flat[position] = in_kind(private, given)
+        self._flat[position] = give_class(private, given)
         self._versions[position] = private._version
 
 

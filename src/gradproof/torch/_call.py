@@ -65,7 +65,7 @@ class Call:
 
     def first_run(self) -> tuple[list[torch.Tensor], Any]:
         """The run to keep: its differentiable tensors, and what it returned."""
-        tensors = self.inputs.copies()
+        tensors = self.inputs.copy_inputs()
         result = self(tensors)
         if type(result) is not torch.Tensor:
             container(f"the result of {self.name}", result)
@@ -85,7 +85,7 @@ class Call:
         try:
             if self.mode is None and self.in_double is None and torch.is_grad_enabled():
                 return self.arguments.call(fn, tensors)
-            with torch.enable_grad(), self._modes(tensors):
+            with torch.enable_grad(), self._active_modes(tensors):
                 return self.arguments.call(fn, tensors)
         except Exception as error:
             if self.raised is not None:
@@ -115,11 +115,16 @@ class Call:
         self.counts.add("vjp")
         if self.mode is None and self.in_double is None and not self.arguments.captured:
             return backward_gradients(outputs, tensors, cotangents, **options)
-        with self.arguments.hold_tensors(at or tensors), self._modes(cotangents, backward=True):
+        with (
+            self.arguments.hold_tensors(at or tensors),
+            self._active_modes(cotangents, backward=True),
+        ):
             return backward_gradients(outputs, tensors, cotangents, **options)
 
     @contextmanager
-    def _modes(self, given: Sequence[torch.Tensor], *, backward: bool = False) -> Iterator[None]:
+    def _active_modes(
+        self, given: Sequence[torch.Tensor], *, backward: bool = False
+    ) -> Iterator[None]:
         """In it the user's function, or backward, runs on what it is given.
 
         One that raises where operations are rounded was rounded out of its domain, or is not made
@@ -128,7 +133,7 @@ class Call:
         rounding: AbstractContextManager[Any] = nullcontext()
         refused: AbstractContextManager[Any] = nullcontext()
         if self.mode is not None:
-            rounding, refused = self.mode.active(given), unsupported()
+            rounding, refused = self.mode.entered_with(given), unsupported()
         if self.in_double is None:
             widening: AbstractContextManager[Any] = nullcontext()
         else:

@@ -93,7 +93,7 @@ class Captured:
             self._search(inside.get("__wrapped__"), name)
             for key in list(inside):
                 if not key.startswith("__"):  # annotations and the like hold nothing to exchange
-                    self._hold(inside[key], key, functools.partial(inside.__setitem__, key))
+                    self._search_place(inside[key], key, functools.partial(inside.__setitem__, key))
 
     def _search_layer(self, layer: torch.nn.Module, name: str) -> None:
         """Parameters and buffers; a shared one has its first name, as in `named_parameters`."""
@@ -110,12 +110,12 @@ class Captured:
                     if is_lazy(tensor):
                         raise UsageError(f"{own} is {unsupported_kind(tensor)}")
                     write = functools.partial(store.__setitem__, key)
-                    names = {0: self._add(own, tensor)}
+                    names = {0: self._name_tensor(own, tensor)}
                     self._spots.append(_Spot(Tree(tensor), names, tensor, write))
             if isinstance(module, torch.nn.RNNBase):  # it keeps its weights in a list as well
-                self._hold_list(module)
+                self._add_weight_list(module)
 
-    def _hold_list(self, module: torch.nn.RNNBase) -> None:
+    def _add_weight_list(self, module: torch.nn.RNNBase) -> None:
         tree = Tree(module._flat_weights)
         names = {k: self._names[id(w)] for k, w in enumerate(tree.leaves) if id(w) in self._names}
         write = functools.partial(module.__dict__.__setitem__, "_flat_weights")
@@ -132,23 +132,25 @@ class Captured:
             options = {key: contents[key] for key in contents if key not in parameters}
             value.__setstate__((value.func, args, options, vars(value)))  # type: ignore[attr-defined]  # how a partial is unpickled
 
-        self._hold(bound, "", write)
+        self._search_place(bound, "", write)
 
     def _search_function(self, fn: types.FunctionType) -> None:
         """Variables of enclosing functions, default arguments, and globals that it mentions."""
         code = fn.__code__
         for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # not filled yet
-                self._hold(
+                self._search_place(
                     cell.cell_contents, name, functools.partial(setattr, cell, "cell_contents")
                 )
         if fn.__defaults__:
             last = code.co_varnames[: code.co_argcount][-len(fn.__defaults__) :]
             defaults = dict(zip(last, fn.__defaults__, strict=True))
-            self._hold(defaults, "", lambda d: setattr(fn, "__defaults__", tuple(d.values())))
+            self._search_place(
+                defaults, "", lambda d: setattr(fn, "__defaults__", tuple(d.values()))
+            )
         if fn.__kwdefaults__:
             write = functools.partial(setattr, fn, "__kwdefaults__")
-            self._hold(dict(fn.__kwdefaults__), "", write)
+            self._search_place(dict(fn.__kwdefaults__), "", write)
         if str(fn.__globals__.get("__name__")).startswith(_WITHOUT_WEIGHTS):
             return
         for name in _global_names(code):
@@ -157,9 +159,9 @@ class Captured:
                 value.__globals__ is fn.__globals__
             )
             if is_neighbour or isinstance(value, (torch.Tensor, torch.nn.Module, *GENERATORS)):
-                self._hold(value, name, functools.partial(fn.__globals__.__setitem__, name))
+                self._search_place(value, name, functools.partial(fn.__globals__.__setitem__, name))
 
-    def _hold(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
+    def _search_place(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
         """What a place holds: tensors to exchange, and more to look into."""
         tree = Tree(value)
         names: dict[int, Name] = {}
@@ -168,11 +170,11 @@ class Captured:
             if not isinstance(leaf, torch.Tensor):
                 self._search(leaf, own)
             elif is_differentiable(leaf) and leaf.requires_grad:
-                names[place] = self._add(own, leaf)
+                names[place] = self._name_tensor(own, leaf)
         if names:
             self._spots.append(_Spot(tree, names, value, write))
 
-    def _add(self, name: str, tensor: torch.Tensor) -> Name:
+    def _name_tensor(self, name: str, tensor: torch.Tensor) -> Name:
         """The name of a tensor, which has one however often it is found."""
         if id(tensor) not in self._names:
             while name in self.tensors:
@@ -208,7 +210,7 @@ class Captured:
                 spot.write(spot.tree.rebuilt(leaves))
             yield
 
-    def captured_of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
+    def counterparts_in(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
         """What another function reads, by the names that its counterparts have here.
 
         What has none here stays what it is. `twin` is that function before its tensors were

@@ -37,12 +37,12 @@ def draw_grad_outputs(
     """
     generator = torch.Generator(device="cpu").manual_seed(_SEED)
     return tuple(
-        _uniform(output, generator, noncontiguous=noncontiguous)
-        for output in _outputs(func, inputs)
+        _draw_tensor(output, generator, noncontiguous=noncontiguous)
+        for output in _outputs_of_call(func, inputs)
     )
 
 
-def _uniform(
+def _draw_tensor(
     like: torch.Tensor, generator: torch.Generator, *, noncontiguous: bool
 ) -> torch.Tensor:
     shape = tuple(like.shape)
@@ -62,7 +62,7 @@ def given_grad_outputs(
     """The cotangents as a tuple. UsageError unless they match the outputs that require grad."""
     cotangents = as_tuple(grad_outputs)
     with torch.enable_grad():
-        outputs = _outputs(func, inputs)
+        outputs = _outputs_of_call(func, inputs)
     if len(cotangents) != len(outputs):
         raise WrongNumberError(
             f"grad_outputs: expected one per output that requires grad, {len(outputs)} in all, "
@@ -81,7 +81,7 @@ def given_grad_outputs(
     return cotangents
 
 
-def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+def _outputs_of_call(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """Those of one call that require grad. UsageError where some tensor has no coordinates."""
     result = func(*inputs)
     plain = type(result) is torch.Tensor and result.layout is torch.strided
@@ -89,7 +89,7 @@ def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Ten
         name = name_of(func)
         if pytree.tree_leaves(container(f"the result of {name}", result)):
             named_outputs(result, name)
-    return _differentiable(result)
+    return _differentiable_outputs(result)
 
 
 def gradient_of(
@@ -111,7 +111,7 @@ def gradient_of(
         for place in wanted:
             if not leaves[place].requires_grad:
                 leaves[place].requires_grad_()
-        outputs = _differentiable(func(*arguments[:count]))
+        outputs = _differentiable_outputs(func(*arguments[:count]))
         if not outputs:
             raise UsageError(
                 "func: none of its outputs requires grad, so there is no gradient to differentiate."
@@ -131,7 +131,7 @@ def _requires_grad(value: Any) -> bool:
     return bool(is_tensor_like(value) and value.requires_grad)
 
 
-def _differentiable(outputs: Any) -> tuple[torch.Tensor, ...]:
+def _differentiable_outputs(outputs: Any) -> tuple[torch.Tensor, ...]:
     if type(outputs) is torch.Tensor:
         return (outputs,) if outputs.requires_grad else ()
     return tuple(output for output in as_tuple(outputs) if _requires_grad(output))

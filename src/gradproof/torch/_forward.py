@@ -42,7 +42,7 @@ _PYTORCH = frozenset({"torch"})
 _NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
 
-def _level() -> AbstractContextManager[Any]:
+def _dual_level() -> AbstractContextManager[Any]:
     """A level of forward mode: a new one, or the user's, since they do not nest."""
     return nullcontext() if forward_level() >= 0 else forward_ad.dual_level()
 
@@ -54,7 +54,7 @@ def _load_formulas() -> None:
     Its `make_dual` does when it is first called, by its own deprecated `torch.jit.script`. That
     warning is not the user's, whose filters may turn it into an error.
     """
-    with warnings.catch_warnings(), _level():
+    with warnings.catch_warnings(), _dual_level():
         warnings.simplefilter("ignore", DeprecationWarning)
         forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
 
@@ -75,7 +75,7 @@ class Forward:
         """The inputs of a run, which may write there."""
         return self._inputs.tensors_at(private_vector(self._inputs.point))
 
-    def require(self) -> None:
+    def require_tangents(self) -> None:
         """Unsupported where no tangent can be attached to an input."""
         if self._is_able:
             return
@@ -95,44 +95,44 @@ class Forward:
         tangents = [
             torch.ones_like(primal) for primal in self._inputs.tensors_at(self._inputs.point)
         ]
-        with _level():
-            return all(tangent is None for tangent in self._push(tangents))
+        with _dual_level():
+            return all(tangent is None for tangent in self._output_tangents(tangents))
 
     def jvp(self, u: Array, missing: frozenset[int] = frozenset()) -> Array:
         """J u; the inputs `missing` are plain tensors instead of having zero tangents."""
-        self.require()
+        self.require_tangents()
         function: object = self._call.fn
         if isinstance(function, Tangent):
             return self._nested_jvp(function, u)
         tangents = [
             None if slot in missing else tensor
-            for slot, tensor in enumerate(self._inputs.directions(private_vector(u)))
+            for slot, tensor in enumerate(self._inputs.direction_tensors(private_vector(u)))
         ]
-        with _level():
-            found = self._push(tangents)
+        with _dual_level():
+            found = self._output_tangents(tangents)
             return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
 
     def _nested_jvp(self, function: Tangent, u: Array) -> Array:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""
         primals = tuple(self._primals())
-        tangents = tuple(self._inputs.directions(private_vector(u)))
+        tangents = tuple(self._inputs.direction_tensors(private_vector(u)))
         found = functional_result(lambda: torch.func.jvp(function.nested_jvp, primals, tangents)[1])
         kept = self._outputs.kept
         return self._outputs.vector((output, found[output.position]) for output in kept)
 
     def jvp_batch(self, us: Array) -> Array:
         """J u for every row of `us`, under vmap."""
-        self.require()
+        self.require_tangents()
         if isinstance(self._call.fn, Tangent):
             raise Unsupported("no batched forward mode of forward mode")
-        rows, outputs = [self._inputs.directions(u) for u in us], self._outputs
+        rows, outputs = [self._inputs.direction_tensors(u) for u in us], self._outputs
         batch = np.zeros((len(rows), outputs.space.size))
         if not rows:
             return batch
 
         def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with _level():
-                pairs = zip(outputs.kept, self._push(tangents), strict=True)
+            with _dual_level():
+                pairs = zip(outputs.kept, self._output_tangents(tangents), strict=True)
                 return tuple(output.zeros() if u is None else u for output, u in pairs)
 
         def push_all() -> Any:
@@ -144,7 +144,9 @@ class Forward:
             batch[:, output.part] = found.reshape(len(rows), -1)
         return batch
 
-    def _push(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    def _output_tangents(
+        self, tangents: Sequence[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
         """One tangent per output slot, inside a dual level; None where it is zero."""
         try:
             return self._dual_result(tangents)
@@ -154,7 +156,7 @@ class Forward:
             message = text_of(error)
             if not self.needs_grad and any(phrase in message for phrase in _NEEDS_GRAD):
                 self.needs_grad = True
-                return self._push(tangents)
+                return self._output_tangents(tangents)
             if any(phrase in message for phrase in _NO_FORWARD) and not is_raised_by_user(
                 error, _PYTORCH
             ):
@@ -173,15 +175,15 @@ class Forward:
 
     def derivative(self, u: Array) -> tuple[Tangent, list[torch.Tensor], list[str]]:
         """The function (x, u) -> J(x) u, tensors to call it at, and their names."""
-        self.require()
+        self.require_tangents()
         if not self._outputs.attached:
             raise Unsupported("no output has a derivative")
-        directions = self._inputs.directions(private_vector(u))
+        directions = self._inputs.direction_tensors(private_vector(u))
         for direction in directions:
             direction.requires_grad_()
         names = [slot.name for slot in self._inputs.space.slots]
         names += [f"tangent of {name}" for name in names]
-        tensors = [*self._call.inputs.copies(), *directions]
+        tensors = [*self._call.inputs.copy_inputs(), *directions]
         return Tangent(self._call, self._outputs), tensors, names
 
 

@@ -56,5 +56,5 @@ def outside_domain(graph: Graph, v: Array) -> list[tuple[int, tuple[int, ...], f
         (slot, index, value)
         for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
         if gradient is not None
-        for index, value in leaf.outside(gradient)
+        for index, value in leaf.entries_outside(gradient)
     ]

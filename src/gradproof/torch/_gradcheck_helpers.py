@@ -29,7 +29,7 @@ def as_sparse_gradcheck(gradcheck: Callable[..., Any]) -> Callable[..., Any]:
         __tracebackhide__ = True
         masked = bool(options.get("masked", False))
 
-        def dense(output: Any) -> Any:
+        def dense_output(output: Any) -> Any:
             tensor = isinstance(output, torch.Tensor) and output.layout in SPARSE
             return (
                 output.to_dense(masked_grad=masked) if tensor and output.requires_grad else output
@@ -39,7 +39,7 @@ def as_sparse_gradcheck(gradcheck: Callable[..., Any]) -> Callable[..., Any]:
         def with_dense_outputs(*arguments: Any, **kwargs: Any) -> Any:
             outputs = func(*arguments, **kwargs)
             several = isinstance(outputs, (tuple, list))
-            return tuple(map(dense, outputs)) if several else dense(outputs)
+            return tuple(map(dense_output, outputs)) if several else dense_output(outputs)
 
         return gradcheck(with_dense_outputs, inputs, **options)
 

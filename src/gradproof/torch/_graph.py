@@ -154,7 +154,7 @@ class Graph:
 
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
         """J^T v of a run of its own, in which only the inputs `slots` require grad."""
-        tensors = self.inputs.copies()
+        tensors = self.inputs.copy_inputs()
         for place, tensor in enumerate(tensors):
             tensor.requires_grad_(place in slots)
         with unsupported(why=exception_line, kind=Refused):
@@ -179,7 +179,7 @@ class Graph:
         if not self.roots:
             return self.outputs.vector(()), self.inputs.vector(())
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
-        directions = self.inputs.directions(private_vector(u))
+        directions = self.inputs.direction_tensors(private_vector(u))
         with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
             pairs = [
@@ -232,7 +232,7 @@ class Graph:
             raise Unsupported("the function writes into no tensor of its own")
         second = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(private_vector(x))]
         with call.arguments.keep_written():
-            here = self.graph_of_other_run(call.inputs.copies())
+            here = self.graph_of_other_run(call.inputs.copy_inputs())
             here.value()
             there = self.graph_of_other_run(second)
             value, first = there.value(), here.gradient(self.outputs.cotangents(v), v)
@@ -248,7 +248,7 @@ class Graph:
             return ()
         with arguments.keep_written():
             first, second = (
-                self.graph_of_other_run(self.call.inputs.copies()).value() for _ in range(2)
+                self.graph_of_other_run(self.call.inputs.copy_inputs()).value() for _ in range(2)
             )
             return () if bool((first == second).all()) else arguments.written_names()
 
@@ -281,7 +281,7 @@ class Graph:
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
         names = [slot.name for slot in self.inputs.space.slots]
         names += [f"cotangent of {output.slot.name}" for output in self.outputs.attached]
-        return gradient, [*call.inputs.copies(), *cotangents], names
+        return gradient, [*call.inputs.copy_inputs(), *cotangents], names
 
     def refusal(self) -> Unsupported | None:
         """Why its own backward cannot run, where the function is itself a derivative.

@@ -49,16 +49,21 @@ class InDouble:
         pairs = torch.complex32 if dtype is torch.float16 else torch.complex64
         self._narrow = {} if dtype is None else {_REAL: dtype, _COMPLEX: pairs}
         self.needed = False
-        self.forward, self.backward = FunctionMode(self._function), DispatchMode(self._operator)
+        self.forward, self.backward = (
+            FunctionMode(self._call_function),
+            DispatchMode(self._call_operator),
+        )
 
-    def _function(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return self._run(func, getattr(func, "__name__", ""), args, kwargs)
+    def _call_function(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self._run_in_double(func, getattr(func, "__name__", ""), args, kwargs)
 
-    def _operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _call_operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with honour_conjugate_bits():
-            return self._run(func, func._schema.name.rpartition("::")[2], args, kwargs)
+            return self._run_in_double(func, func._schema.name.rpartition("::")[2], args, kwargs)
 
-    def _run(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _run_in_double(
+        self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
         """What a function or an operator of PyTorch returns."""
         if name in _DRAWS and self._narrow:
             self.needed = True

@@ -40,13 +40,13 @@ class Inputs:
         """Whether all of them are strided tensors, of which every entry is varied."""
         return {*map(type, self.leaves)} == {DenseLeaf}
 
-    def directions(self, u: Array) -> list[torch.Tensor]:
+    def direction_tensors(self, u: Array) -> list[torch.Tensor]:
         """Tensors of a domain vector, one per input, which may share its memory."""
         return [leaf.tensor(u[part]) for leaf, part in self.pairs]
 
     def tensors_at(self, x: Array) -> list[torch.Tensor]:
         """The same of a point, where what is infinite stays so."""
-        return self.directions(x if self.held is None else self.held.put_back(x))
+        return self.direction_tensors(x if self.held is None else self.held.put_back(x))
 
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""
@@ -58,7 +58,7 @@ class Inputs:
                 vector[part] = leaf.gradient(gradient)
         return self.space.zero_still_entries(vector)
 
-    def copies(self) -> list[torch.Tensor]:
+    def copy_inputs(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad, with the hooks of the user's."""
         found = [leaf.copy() for leaf in self.leaves]
         for leaf, tensor in zip(self.leaves, found, strict=True):

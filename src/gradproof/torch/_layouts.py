@@ -51,7 +51,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
       numbers, or expanded from such, so that `.contiguous()` resolves it;
     - contiguous: nothing of all that.
     """
-    names = _names_of(layout)
+    names = _joined_layouts(layout)
     if not tensor.numel():
         return tensor
     if "conjugate" in names and tensor.is_complex():
@@ -62,7 +62,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     return _placed_tensor(tensor, names)
 
 
-def _names_of(layout: str) -> frozenset[str]:
+def _joined_layouts(layout: str) -> frozenset[str]:
     """The layouts that are joined in one."""
     names = frozenset(layout.split("+"))
     if unknown := names - set(LAYOUTS):
@@ -77,7 +77,7 @@ def _placed_tensor(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
         return _expanded_tensor(tensor)
     if "channels_last" in names and tensor.dim() in _FORMATS:
         return tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
-    length, start, strides = _places(tensor.shape, names, paired=tensor.is_complex())
+    length, start, strides = _memory_plan(tensor.shape, names, paired=tensor.is_complex())
     wide = tensor.new_full((length,), math.nan)
     return wide.as_strided(tensor.shape, strides, start).copy_(tensor)
 
@@ -98,7 +98,7 @@ def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return fewer.as_strided(tensor.shape, kept)
 
 
-def _places(
+def _memory_plan(
     shape: torch.Size, names: frozenset[str], *, paired: bool
 ) -> tuple[int, int, tuple[int, ...]]:
     """Length of the memory, place of the first entry, and strides."""
@@ -150,15 +150,15 @@ def _has_two_extents(shape: tuple[int, ...]) -> bool:
 def input_layouts(call: Call) -> tuple[str, ...]:
     """Layouts in which the arguments of a call can be handed over, other than they are."""
     found: dict[str, None] = {}
-    for place in _movable(call):
+    for place in _movable_positions(call):
         original = call.inputs.leaves[place].original
-        ways = _ways_of(original.shape) if _is_plain(original) else ("contiguous",)
+        ways = _layouts_of_input(original.shape) if _is_plain(original) else ("contiguous",)
         bits = ["conjugate"] * (original.is_complex() and _is_plain(original))
         found.update(dict.fromkeys([*ways, *bits]))
     return tuple([name for name in LAYOUTS if name in found])
 
 
-def _ways_of(shape: torch.Size) -> tuple[str, ...]:
+def _layouts_of_input(shape: torch.Size) -> tuple[str, ...]:
     """Layouts to try for a contiguous input of this shape."""
     if len(shape) in _FORMATS and _has_two_extents(shape):
         return ("channels_last",)
@@ -170,7 +170,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg())
 
 
-def _movable(call: Call) -> list[int]:
+def _movable_positions(call: Call) -> list[int]:
     """Positions of the arguments whose layout is theirs to choose: plain strided tensors."""
     return [
         place
@@ -190,7 +190,7 @@ def inputs_in_layout(call: Call, layout: str, values: Sequence[torch.Tensor]) ->
         raise Unsupported("random numbers are drawn in the order of the memory")
     names = set(layout.split("+"))
     tensors: list[Any] = [tensor.detach() for tensor in values]
-    for place in _movable(call):
+    for place in _movable_positions(call):
         plain = _is_plain(tensors[place])
         fits = names if plain else names & {"contiguous"}
         if fits - {"contiguous"} or not plain:
@@ -217,7 +217,7 @@ def memory_dependence(call: Call) -> str:
         return func(*args, **kwargs)
 
     with FunctionMode(function), DispatchMode(operator):
-        call(call.inputs.copies())
+        call(call.inputs.copy_inputs())
     if placed:
         return "goes by how its inputs lie in memory"
     return "draws random numbers in the order of the memory" if drawn else ""

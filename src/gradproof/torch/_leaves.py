@@ -44,7 +44,7 @@ class Leaf(abc.ABC):
         """Flat coordinates of a gradient of this input; they may share its memory."""
         return to_vector(gradient, self._dtype)
 
-    def outside(
+    def entries_outside(
         self,
         gradient: torch.Tensor,  # noqa: ARG002 (a slot that covers every entry has no outside)
     ) -> list[tuple[tuple[int, ...], float]]:

@@ -62,7 +62,7 @@ def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone()
 
 
-def in_kind(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
+def give_class(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
     """A private tensor, given the class and the attributes of the user's, as `nn.Parameter`.
 
     In place, so that it stays the leaf that a graph knows, and a dual number keeps its tangent.

@@ -180,10 +180,10 @@ class Seen:
         leaves, tree = given
         arrays = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if any(type(a) not in (torch.Tensor, torch.nn.Parameter) for a in arrays):
-            return Met(name, _place(), reason="its inputs are no plain tensors")
+            return Met(name, _users_line(), reason="its inputs are no plain tensors")
         if (largest := max(array.numel() for array in arrays)) > self._largest:
             reason = f"an input has {largest:,} entries; record a smaller case, or raise largest="
-            return Met(name, _place(), reason=reason)
+            return Met(name, _users_line(), reason=reason)
         others = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         holes = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         operator = not issubclass(type(function), type)
@@ -199,7 +199,7 @@ class Seen:
 
         call.__name__ = call.__qualname__ = name
         call.__module__ = "torch"
-        return Met(name, _place(), inputs=kept, operator=operator, _call=call)
+        return Met(name, _users_line(), inputs=kept, operator=operator, _call=call)
 
 
 def _kept_array(array: torch.Tensor) -> Kept:
@@ -207,11 +207,11 @@ def _kept_array(array: torch.Tensor) -> Kept:
     return Kept(array.detach().clone().cpu(), stride, array.device, array.requires_grad)
 
 
-def _is_own(function: Any) -> bool:
+def _is_of_pytorch(function: Any) -> bool:
     return str(getattr(function, "__module__", "")).partition(".")[0] == "torch"
 
 
-def _place() -> str:
+def _users_line() -> str:
     """The line of the user's that made the call."""
     code = (frame := users_frame("torch")[0]).f_code
     return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
@@ -268,7 +268,7 @@ def _patches(seen: Seen) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
 
     def of_functions(_: Any) -> Any:
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            if not _is_own(cls):
+            if not _is_of_pytorch(cls):
                 _suppress_errors(lambda: seen.record_call(cls, cls.__name__, args, kwargs))
             return super(SingleLevelFunction, cls).apply(*args, **kwargs)
 

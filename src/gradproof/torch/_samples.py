@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof.torch._memory import in_kind
+from gradproof.torch._memory import give_class
 from gradproof.torch._tensors import PLAIN
 
 
@@ -21,7 +21,7 @@ def values_of(given: Any) -> Any:
 def made_like(given: torch.Tensor, values: np.ndarray[Any, Any]) -> torch.Tensor:
     """A contiguous leaf like `given` of other values."""
     made = torch.from_numpy(np.ascontiguousarray(values).copy()).to(given.device, given.dtype)
-    made = in_kind(made.reshape(values.shape), given)
+    made = give_class(made.reshape(values.shape), given)
     return made.requires_grad_() if given.requires_grad else made
 
 

@@ -51,12 +51,12 @@ def observed_run(graph: Graph, v: Array) -> ObservedRun:
     """What one more run of the function and its backward gives, is, and changes."""
     found = graph.overwritten_gradients()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
-    gradients = [_mark(leaf.original) for leaf in leaves]
-    tensors = graph.call.inputs.copies()
+    gradients = [_grad_mark(leaf.original) for leaf in leaves]
+    tensors = graph.call.inputs.copy_inputs()
     inputs = Watched(tensors)
     saved: list[torch.Tensor] = []
     defaults = torch.get_default_dtype(), default_device()
-    with restored(partial(_defaults_back, found, *defaults), graph.call.random.restore):
+    with restored(partial(_restore_defaults, found, *defaults), graph.call.random.restore):
         run = _forward(graph, tensors, saved)
         value = run.value()
         pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
@@ -70,7 +70,7 @@ def observed_run(graph: Graph, v: Array) -> ObservedRun:
             if i not in after_forward:
                 found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
     for leaf, before in zip(leaves, gradients, strict=True):
-        if _mark(leaf.original) != before:
+        if _grad_mark(leaf.original) != before:
             found.append(("grad", f"a run changed {leaf.slot.name}.grad"))
     gradient, differing = graph.inputs.vector(pulled), differing_traits(graph, pulled)
     return ObservedRun(value, gradient, differing, found, partial(_later_writes, graph, tensors))
@@ -85,14 +85,14 @@ def _later_writes(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[s
     written = [
         ("grad", told.format(slot.name))
         for slot, one, other in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
-        if _mark(one) or _mark(other)
+        if _grad_mark(one) or _grad_mark(other)
     ]
     return [*written, *graph.overwritten_gradients()]
 
 
 def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
     try:
-        with torch.autograd.graph.saved_tensors_hooks(_pack(saved), lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(_saving_hook(saved), lambda tensor: tensor):
             return graph.graph_of_other_run(tensors)
     except RuntimeError as error:
         # torch.func inside the function forbids these hooks: then saved tensors go unobserved.
@@ -129,7 +129,7 @@ def _backward(
     return pulled, found
 
 
-def _pack(saved: list[torch.Tensor]) -> Any:
+def _saving_hook(saved: list[torch.Tensor]) -> Any:
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         kept = tensor.detach()
         saved.append(kept)
@@ -138,13 +138,13 @@ def _pack(saved: list[torch.Tensor]) -> Any:
     return pack
 
 
-def _mark(tensor: torch.Tensor) -> tuple[int, int] | None:
+def _grad_mark(tensor: torch.Tensor) -> tuple[int, int] | None:
     if not (tensor.is_leaf or tensor.retains_grad) or tensor.grad is None:
         return None
     return id(tensor.grad), tensor.grad._version
 
 
-def _defaults_back(found: list[tuple[str, str]], dtype: torch.dtype, device: Any) -> None:
+def _restore_defaults(found: list[tuple[str, str]], dtype: torch.dtype, device: Any) -> None:
     """Put the default dtype and device back, and add to `found` that they were changed."""
     if torch.get_default_dtype() != dtype:
         found.append(("default", f"the default dtype changed to {torch.get_default_dtype()}"))

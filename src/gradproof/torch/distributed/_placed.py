@@ -60,7 +60,7 @@ class Placing:
         """The share of an input."""
         if isinstance(tensor, DTensor):
             kinds: Sequence[Placement] = tensor.placements
-            key = _key(tensor, [not kind.is_replicate() for kind in kinds])
+            key = _mesh_key(tensor, [not kind.is_replicate() for kind in kinds])
         else:
             kind = self._first_match(name)
             kinds = (kind,) if kind else ()
@@ -71,7 +71,7 @@ class Placing:
         """The share of an output."""
         if isinstance(tensor, DTensor):
             kinds, here = tensor.placements, tensor.device_mesh.get_coordinate() or ()
-            key = _key(tensor, [kind.is_shard() for kind in kinds])
+            key = _mesh_key(tensor, [kind.is_shard() for kind in kinds])
             copies = [k for k, kind in zip(here, kinds, strict=True) if kind.is_replicate()]
             return Share(name, key, float(not any(copies)), placed=placements_text(kinds))
         kind = self._first_match(name)
@@ -82,7 +82,7 @@ class Placing:
 
     def _first_match(self, name: str) -> Placement | None:
         """That of the first pattern which, as one of `wrt` would, names the array."""
-        found = (kind for text, kind in self._placements.items() if _names(text, name))
+        found = (kind for text, kind in self._placements.items() if _pattern_names(text, name))
         return next(found, None)
 
 
@@ -132,7 +132,7 @@ class Local:
         if not picked:  # an empty input, where this rank has none to differentiate
             self.originals = [torch.zeros(0, dtype=torch.float64, requires_grad=True)]
             self.inputs = [Share("nothing", (), argument=False)]
-        self.tensors = [_local(leaf).detach().requires_grad_() for leaf in self.originals]
+        self.tensors = [_local_tensor(leaf).detach().requires_grad_() for leaf in self.originals]
 
     # Calling.
 
@@ -150,7 +150,7 @@ class Local:
         ]
         if not floating:
             return torch.zeros(0, dtype=torch.float64)
-        return tree.rebuilt([_local(leaf) for leaf in tree.leaves])
+        return tree.rebuilt([_local_tensor(leaf) for leaf in tree.leaves])
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The user's function with these in the places of its own."""
@@ -182,7 +182,7 @@ def _refuse_trained_layers(modules: Sequence[torch.nn.Module]) -> None:
             )
 
 
-def _local(value: Any) -> Any:
+def _local_tensor(value: Any) -> Any:
     """A DTensor's tensor of this rank, once it is there; anything else as it is."""
     found = value.to_local() if isinstance(value, DTensor) else value
     return found.clone() if isinstance(found, AsyncCollectiveTensor) else found
@@ -197,7 +197,7 @@ class _Waited(torch.autograd.Function):
 
     @staticmethod
     def backward(_: Any, gradient: torch.Tensor) -> Any:
-        return _local(gradient)
+        return _local_tensor(gradient)
 
 
 def _as_dtensor(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
@@ -214,7 +214,7 @@ def _as_dtensor(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
     )
 
 
-def _key(tensor: DTensor, counts: Sequence[bool]) -> tuple[Any, ...]:
+def _mesh_key(tensor: DTensor, counts: Sequence[bool]) -> tuple[Any, ...]:
     """Which part of its mesh a rank is in, along the dimensions that count."""
     mesh = tensor.device_mesh
     here = mesh.get_coordinate() or ()
@@ -227,7 +227,7 @@ def placements_text(placements: Sequence[Placement]) -> str:
     return ", ".join(map(repr, placements)) or "each rank's own"
 
 
-def _names(pattern: str, name: str) -> bool:
+def _pattern_names(pattern: str, name: str) -> bool:
     """Whether a pattern, as of `wrt`, names an array."""
     try:
         return bool(selected_positions([name], [None], [pattern]))

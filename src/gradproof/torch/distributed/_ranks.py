@@ -58,12 +58,12 @@ _RUNS = {
 }
 
 
-class Party:
+class RankMaps:
     """The maps of this rank, and what is done with them when all ranks are asked."""
 
     def __init__(self, ranks: Ranks, local: Local) -> None:
         self.ranks, self._local = ranks, local
-        self._maps: list[TorchMap] = [ranks.together(lambda: local_map(local))]
+        self._maps: list[TorchMap] = [ranks.run_together(lambda: local_map(local))]
 
     def close(self) -> None:
         """Put back what the maps changed."""
@@ -111,7 +111,7 @@ class Party:
         """A member of the contract, asked of all; a map that is made stays where it was made."""
         ask: Callable[..., Any] = getattr(self._maps[place], what)
         mine = [each[self.ranks.rank] for each in arguments]
-        found = self.ranks.together(lambda: ask(*mine))
+        found = self.ranks.run_together(lambda: ask(*mine))
         if isinstance(found, TorchMap):
             self._maps.append(found)
             found = self.part(len(self._maps) - 1)
@@ -129,17 +129,17 @@ class RanksMap(DifferentiableMap):
 
     def __init__(
         self,
-        party: Party,
+        rank_maps: RankMaps,
         parts: Sequence[Part],
         like: RanksMap | None = None,
         point: Array | None = None,
     ) -> None:
-        self._party, self._parts = party, parts
+        self._rank_maps, self._parts = rank_maps, parts
         self.counts = CallCounter() if like is None else like.counts
         self.resolution = max(part.resolution for part in parts)
-        names = party.ranks.names
-        self._inputs = _Together(names, [(part.domain, part.inputs) for part in parts])
-        self._outputs = _Together(names, [(part.codomain, part.outputs) for part in parts])
+        names = rank_maps.ranks.names
+        self._inputs = _JointArrays(names, [(part.domain, part.inputs) for part in parts])
+        self._outputs = _JointArrays(names, [(part.codomain, part.outputs) for part in parts])
         self.domain, self.codomain = self._inputs.space, self._outputs.space_of_wholes()
         self._starts = list(itertools.accumulate((len(p.domain.slots) for p in parts), initial=0))
         given = np.concatenate([part.given for part in parts])
@@ -187,7 +187,7 @@ class RanksMap(DifferentiableMap):
         # leave the others waiting.
         for kind in _RUNS[what]:
             self.counts.add(kind)
-        return self._party.ask(what, self._parts[0].place, *arguments)
+        return self._rank_maps.ask(what, self._parts[0].place, *arguments)
 
     # The contract.
 
@@ -212,7 +212,7 @@ class RanksMap(DifferentiableMap):
 
     def observe_run(self, v: Array) -> ObservedRun:
         found: list[ObservedRun] = self._ask("observe_run", self._cotangents(v))
-        starts, names = self._starts, self._party.ranks.names
+        starts, names = self._starts, self._rank_maps.ranks.names
         return ObservedRun(
             self._value([each.value for each in found]),
             self._gradient([each.gradient for each in found]),
@@ -235,18 +235,18 @@ class RanksMap(DifferentiableMap):
 
     @property
     def notes(self) -> list[str]:
-        pairs = zip(self._party.ranks.names, self._parts, strict=True)
+        pairs = zip(self._rank_maps.ranks.names, self._parts, strict=True)
         return [f"rank {rank}: {note}" for rank, part in pairs for note in part.notes]
 
     def map_at(self, x: Array) -> RanksMap:
-        return RanksMap(self._party, self._ask("map_at", self._points(x)), self, x)
+        return RanksMap(self._rank_maps, self._ask("map_at", self._points(x)), self, x)
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> RanksMap:
         del fn  # there is no other function
-        return RanksMap(self._party, self._ask("map_in_double"), self, self.point)
+        return RanksMap(self._rank_maps, self._ask("map_in_double"), self, self.point)
 
 
-class _Together:
+class _JointArrays:
     """The inputs, or the outputs, of all ranks; those of one name and key are one array.
 
     Attributes:
