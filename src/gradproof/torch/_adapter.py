@@ -70,10 +70,12 @@ class TorchMap(DifferentiableMap):
     """A PyTorch function at a point. The claimed derivative belongs to one kept run of it.
 
     Args:
-        without: places, among the floating outputs, of those that are left out; those that are
-            declared to have no derivative where None.
-        needs_grad: the function differentiates inside, also in forward mode.
-        refusal: why the backward cannot run, given the kept run; None where it can.
+        without: positions of the floating outputs that are left out; where None, those that are
+            declared to have no derivative.
+        needs_grad: inputs must require grad in forward mode too, since the function differentiates
+            inside.
+        refusal: takes the graph of the kept run and says why its backward cannot run; None where it
+            can.
 
     Attributes:
         graph: of the kept run.
@@ -122,7 +124,7 @@ class TorchMap(DifferentiableMap):
 
     @property
     def notes(self) -> list[str]:
-        """What is said of the function beside its derivatives."""
+        """Remarks for the report: batch statistics, random numbers, parameters without gradient."""
         return notes(self.graph)
 
     def close(self) -> None:
@@ -134,7 +136,7 @@ class TorchMap(DifferentiableMap):
     def value(self, x: Array) -> Array:
         found = self.call.evaluate(self.inputs.tensors_at(private_vector(x)), self.outputs)
         if x is self.point:
-            self.graph.value()  # while it is what was returned
+            self.graph.value()  # read before a later run can overwrite it
         return found
 
     def kept_value(self) -> Array:

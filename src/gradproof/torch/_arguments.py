@@ -152,9 +152,9 @@ class Arguments:
 
     @contextmanager
     def hold_tensors(self, tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-        """The backward of a run at these tensors finds them where the run found them.
+        """Captured tensors stay exchanged for these while the backward of their run goes on.
 
-        A backward that runs the function again, as gradient checkpointing does, reads them there.
+        Gradient checkpointing runs the function again in the backward, and reads them once more.
         """
         if not self.captured:
             yield
@@ -168,7 +168,7 @@ class Arguments:
 
     @contextmanager
     def keep_written(self) -> Iterator[None]:
-        """What calls write into private copies of other tensors stays there meanwhile."""
+        """Meanwhile private copies of tensors that are not exchanged keep what calls write."""
         self._keeps_written = True
         try:
             yield
@@ -182,12 +182,12 @@ class Arguments:
             self.writes = True
 
     def _written_places(self) -> list[int]:
-        """Positions of private copies that calls wrote into and that are not made anew yet."""
+        """Positions of the private copies that calls wrote into and that are not renewed yet."""
         versions = self._versions.items()
         return [place for place, before in versions if self._flat[place]._version != before]
 
     def written_names(self) -> tuple[str, ...]:
-        """The same tensors by name."""
+        """Names of the tensors whose private copies were written into."""
         return tuple(input_name(self._tree.paths[place], []) for place in self._written_places())
 
     def changed_arguments(

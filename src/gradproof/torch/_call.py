@@ -41,7 +41,7 @@ class Call:
         counts: runs of the user's function and of its backward so far.
         random: the state of random numbers that the first run started from.
         fixed_random: each run starts from that state, as the first drew.
-        raised: the exception of the last run that raised, for who asks to have it kept.
+        raised: a list that keeps the exception of the last run that raised; None keeps none.
     """
 
     def __init__(
@@ -125,10 +125,10 @@ class Call:
     def _active_modes(
         self, given: Sequence[torch.Tensor], *, backward: bool = False
     ) -> Iterator[None]:
-        """In it the user's function, or backward, runs on what it is given.
+        """The modes around the user's function or backward: rounding, and double precision.
 
-        One that raises where operations are rounded was rounded out of its domain, or is not made
-        for it: it claims nothing wrong.
+        An exception where operations are rounded is no finding, since rounding may have led out of
+        the domain of the function.
         """
         rounding: AbstractContextManager[Any] = nullcontext()
         refused: AbstractContextManager[Any] = nullcontext()

@@ -48,7 +48,7 @@ class Graph:
         self._overtaken: list[tuple[str, str]] = []  # of a run that another one overtook
 
     def graph_of_other_run(self, tensors: Sequence[torch.Tensor]) -> Graph:
-        """The graph of another run."""
+        """The graph of another run of the same function."""
         return Graph(self.call, self.outputs, tensors, self.call(tensors))
 
     @cached_property
@@ -67,9 +67,9 @@ class Graph:
         return self._value
 
     def overwritten_gradients(self) -> list[tuple[str, str]]:
-        """What is no longer what the run, or its first backward, returned: (kind, sentence) each.
+        """Outputs, and gradients of the first backward, that changed since: (kind, sentence) each.
 
-        Either may hand out memory of its own, which the next one writes into.
+        A function may return its own work space, which the next call or backward overwrites.
         """
         found = [*self._gradients.overwritten_gradients(self.inputs.space), *self._overtaken]
         if self._value is not None:
@@ -86,7 +86,7 @@ class Graph:
         return self.call.grad(self.roots, self.tensors, cotangents, **options)
 
     def gradient(self, cotangents: Sequence[torch.Tensor], v: Array) -> Array:
-        """The same in a vector, v holding the cotangents; zero with nothing to go back from."""
+        """J^T v as a vector; the cotangents are the tensors of v. Zero where there are none."""
         found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
         vector, handed_out = self.inputs.vector(found), self._gradients
         if handed_out.pair is None:
@@ -226,7 +226,7 @@ class Graph:
                     tensor.copy_(values)
 
     def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
-        """(J^T v, F(x), J(x)^T v) of a run at the point and one at x, what the first wrote left."""
+        """(J^T v, F(x), J(x)^T v) of two runs that share the buffers that they write."""
         call = self.call
         if not call.arguments.writes:
             raise Unsupported("the function writes into no tensor of its own")
@@ -242,7 +242,7 @@ class Graph:
             return first, value, last
 
     def carried_arrays(self) -> tuple[str, ...]:
-        """Tensors of the function's own, by name, that a run writes and the next one depends on."""
+        """Names of buffers that a run writes and that the value of the next run depends on."""
         arguments = self.call.arguments
         if not arguments.writes:
             return ()

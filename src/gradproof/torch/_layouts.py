@@ -171,7 +171,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _movable_positions(call: Call) -> list[int]:
-    """Positions of the arguments whose layout is theirs to choose: plain strided tensors."""
+    """Positions of the inputs that can be handed over in another layout: plain strided tensors."""
     return [
         place
         for place, leaf in enumerate(call.inputs.leaves)
@@ -199,10 +199,9 @@ def inputs_in_layout(call: Call, layout: str, values: Sequence[torch.Tensor]) ->
 
 
 def memory_dependence(call: Call) -> str:
-    """How a run of the function goes by the order of its inputs in memory, "" where it does not.
+    """Why the value may rightly depend on the layout of the inputs; "" where it may not.
 
-    It calls one of PyTorch's operators on places of memory, or one that draws random numbers,
-    under a seed of the function's own.
+    The function calls `as_strided`, or draws random numbers under a seed of its own.
     """
     placed, drawn = False, False
 

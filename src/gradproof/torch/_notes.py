@@ -1,4 +1,4 @@
-"""What a report says of a PyTorch function beside its derivatives: sentences of notes."""
+"""Remarks on a PyTorch function for the report: batch statistics, random numbers, idle inputs."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Seen:
     # What the patched functions of PyTorch tell.
 
     def record_call(self, function: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
-        """A call that is about to be made; nothing of it is kept that the run could change."""
+        """Record a call that is about to be made, with copies of its tensors."""
         leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
         arrays = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if not torch.is_grad_enabled() or not any(array.requires_grad for array in arrays):
@@ -256,7 +256,7 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
 
 
 def _suppress_errors(tell: Callable[[], None]) -> None:
-    """The program goes on whatever recording it meets."""
+    """Record something; an error in that is dropped, so that the program goes on."""
     if are_transforms_active() or torch.compiler.is_compiling():
         return
     with contextlib.suppress(Exception):  # of a tensor that cannot be copied

@@ -56,7 +56,7 @@ class Rounding(DispatchMode):
         self._on_grid: dict[int, StorageWeakRef] = {}  # memory that holds coarse numbers alone
 
     def entered_with(self, given: Sequence[torch.Tensor]) -> Rounding:
-        """Itself, to be entered. What a function is given is no constant of it."""
+        """This mode, which takes these tensors for inputs, not for constants of the function."""
         for tensor in filter(_is_double, given):
             self._remember(tensor)
         return self
@@ -91,7 +91,7 @@ class Rounding(DispatchMode):
         return result
 
     def _run_decomposed(self, run: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What an operation returns that is made of others, each rounded."""
+        """The result of an operation that is decomposed into others, each of them rounded."""
         TorchDispatchMode.__enter__(self)  # not counted: while it dispatches, a mode is not active
         try:
             return run(*args, **kwargs)
@@ -148,7 +148,7 @@ class Rounding(DispatchMode):
         return value + size * self._signed_draws(value)
 
     def _held_argument(self, value: Any, by_value: bool) -> Any:
-        """An argument; if it is a constant of the function, as the coarse arithmetic holds it."""
+        """An argument of an operation; a constant of the function is rounded to nearest."""
         if isinstance(value, (tuple, list)):
             return type(value)(self._held_argument(part, by_value) for part in value)
         if not by_value or not _is_double(value) or self._is_on_grid(value):

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch made of numbers: those of a call with others, and new ones."""
+"""Tensors made of numbers: for a sweep over values and shapes, and for the command line."""
 
 from __future__ import annotations
 

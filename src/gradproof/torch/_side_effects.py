@@ -77,9 +77,9 @@ def observed_run(graph: Graph, v: Array) -> ObservedRun:
 
 
 def _later_writes(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
-    """What later calls and backwards wrote into: the `.grad` of arguments, earlier results.
+    """Writes of later calls and backwards into the `.grad` of arguments, or into earlier results.
 
-    The hooks above hand the backward other tensors: that of the kept call had the very leaves.
+    The backward of the watched run gets copies by its hooks; that of the kept run has the leaves.
     """
     told = "a run wrote to the .grad of its argument {}, where autograd adds gradients up"
     written = [

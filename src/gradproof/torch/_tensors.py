@@ -103,7 +103,7 @@ def to_tensor(
 
 
 def unsupported_kind(tensor: torch.Tensor) -> str:
-    """What is said of a tensor that has no coordinates here; "" of all others."""
+    """Why a tensor cannot be checked, as the end of a sentence; "" where it can."""
     if type(tensor) in PLAIN and not (tensor.is_meta or tensor.is_nested or tensor.is_mkldnn):
         return ""
     if tensor.is_mkldnn:

@@ -1,10 +1,10 @@
-"""Ranks that stay in step: what they tell each other beside the user's own collectives.
+"""Communication between the ranks beside the user's collectives, which keeps them in step.
 
-Everything goes over a gloo group of its own, so that it meets no collective of the user's. Before
-a collective of all ranks is begun they compare what it is; a rank that raises, or returns, instead
-says so in the same place. So a mistake in the order of collectives ends in a sentence on every
-rank, and not in a dead-lock. Messages between two ranks, and collectives of some of them, cannot be
-compared in advance: they end when the patience of the check does.
+It uses a gloo group of its own, so that it never mixes with a collective of the user's. Before a
+collective of all ranks begins, the ranks compare which one it is; a rank that raises or returns
+instead says so at the same place. So a mistake in the order of collectives ends in a sentence on
+every rank instead of a dead-lock. Messages between two ranks, and collectives of some ranks, cannot
+be compared in advance: they end after the patience of the check.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _NO_COLLECTIVES = (
 
 
 class LostRankError(BaseException):
-    """A rank did not come; nothing further can be agreed on. No finding, so no Exception."""
+    """A rank is lost, so that nothing more can be agreed on. No finding, so no Exception."""
 
 
 class DivergedError(RuntimeError):
-    """The ranks do not do the same: another collective, or another number of them."""
+    """The ranks call different collectives, or different numbers of them."""
 
 
 class RemoteError(RuntimeError):
-    """What the user's code raised on one rank, told on all."""
+    """The user's code raised on one rank; this is raised on every rank."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Ranks:
     # What the ranks tell each other.
 
     def _arrive(self) -> int:
-        """Wait until every rank has come, for the how many-th time; UsageError if one has not."""
+        """Wait until every rank has come, and count such meetings; UsageError if one has not."""
         mine = f"count {self.rank}"
         turn = self._store.add(mine, 1)
         keys = [f"{turn}/{rank}" for rank in range(len(self))]
@@ -134,7 +134,7 @@ class Ranks:
         return f"{noun} {join_words([str(self.names[place]) for place in places])}"
 
     def gather_objects(self, said: Any) -> list[Any]:
-        """What every rank says, by rank."""
+        """One object of every rank, by rank."""
         mine = _as_bytes(said)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in self.names]
         self._send_and_wait(lambda: self._group.allgather([sizes], [torch.tensor([len(mine)])]))
@@ -145,7 +145,7 @@ class Ranks:
         return [_as_object(each, int(size)) for each, size in zip(heard, sizes, strict=True)]
 
     def broadcast_object(self, said: Any = None, forever: bool = False) -> Any:
-        """What the first rank says, for which the others may wait as long as it thinks."""
+        """The object of the first rank; the others may wait `forever` while it computes."""
         mine = _as_bytes(said)
         size = torch.tensor([len(mine)])
         self._send_and_wait(lambda: self._group.broadcast([size], dist.BroadcastOptions()), forever)
@@ -166,9 +166,9 @@ class Ranks:
             raise LostRankError(self._missing_ranks(first_line(error))) from None
 
     def _missing_ranks(self, reason: str) -> str:
-        """Who has not come: those who have say so, and wait a little for each other.
+        """A sentence on the ranks that have not come, the same on every rank.
 
-        Who comes later is told the same.
+        Ranks that are here leave a mark in the store, and wait a little for each other.
         """
         if self._store.check(["lost"]):
             return str(self._store.get("lost").decode())
@@ -189,7 +189,7 @@ class Ranks:
     # A call of the user's code on all ranks at once.
 
     def run_together(self, run: Callable[[], Result]) -> Result:
-        """What `run` returns, where it returns on every rank; else the same exception on all."""
+        """The result of `run` if it returns on every rank; otherwise one exception on all ranks."""
         if self._hung is not None:
             raise DivergedError(self._hung)
         found: Any = None
@@ -223,7 +223,7 @@ class Ranks:
             raise DivergedError(self._differing_events(events))
 
     def _differing_events(self, events: Sequence[Event]) -> str:
-        """Who does what, where not all do the same."""
+        """A sentence on which rank calls which collective."""
         does = [f"calls {event.calls}" if event.calls else "returned" for event in events]
         said = [
             f"{self.rank_names([p for p, each in enumerate(does) if each == one])} {one}"

@@ -1,12 +1,12 @@
 """A function that spans ranks, as one map: its inputs are those of all ranks together.
 
-The first rank judges. It sees a `RanksMap`, each call of which is told to the other ranks, made on
-all of them at once, and collected. So probes, decisions, clocks and budgets are those of one rank,
-and the number of calls does not grow with the ranks.
+The first rank runs the checks. It sees a `RanksMap`: each of its calls is sent to the other ranks,
+made on all of them at once, and the results are gathered. So probes, decisions, clocks and budgets
+are those of one rank, and the number of calls does not grow with the ranks.
 
-An array that every rank holds alike has one slot for each rank all the same: whichever copy is
-moved, all are. The derivative with respect to each copy is then that of the whole, and what each
-rank claims is judged by itself: it cannot cancel with another's, and the place names the rank.
+A replicated array has one slot for each rank, and moving one copy moves all. The derivative with
+respect to each copy is then that of the whole, and the gradient of each rank is judged by itself:
+it cannot cancel with another's, and the place names the rank.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gradproof.torch.distributed._placed import Local, Share, local_map
 
 @dataclass(frozen=True)
 class Part:
-    """What the first rank knows of the map of one rank."""
+    """What the first rank knows about the map of one rank."""
 
     place: int  # among the maps of its rank
     domain: Space
@@ -71,7 +71,7 @@ class RankMaps:
             map_.close()
 
     def part(self, place: int) -> Part:
-        """What is told of a map."""
+        """What the first rank gets to know about a map of this rank."""
         map_, outputs = self._maps[place], self._local.outputs
         kept = [outputs[output.position] for output in map_.outputs.kept if outputs]
         empty = [Share(slot.name, ()) for slot in map_.codomain.slots]
@@ -89,11 +89,14 @@ class RankMaps:
         )
 
     def ask(self, what: str, place: int, *arguments: Sequence[Any]) -> list[Any]:
-        """On the first rank: what all ranks' maps say. Each argument has one value per rank."""
+        """On the first rank: call a member of all ranks' maps, and gather the results.
+
+        Each argument has one value per rank.
+        """
         return self._answer(*self.ranks.broadcast_object((what, place, arguments)))
 
     def serve(self) -> Any:
-        """On the other ranks: answer until the first one is done; what it says last."""
+        """On the other ranks: answer until the first one is done; the report that it sends last."""
         while True:
             what, place, arguments = self.ranks.broadcast_object(forever=True)
             if what == STOP:
@@ -104,11 +107,11 @@ class RankMaps:
                 continue
 
     def stop(self, said: Any) -> None:
-        """On the first rank: that is all."""
+        """On the first rank: end the others' service, and send them the report."""
         self.ranks.broadcast_object((STOP, 0, said))
 
     def _answer(self, what: str, place: int, arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        """A member of the contract, asked of all; a map that is made stays where it was made."""
+        """Call a member of this rank's map; a map that it makes stays on this rank."""
         ask: Callable[..., Any] = getattr(self._maps[place], what)
         mine = [each[self.ranks.rank] for each in arguments]
         found = self.ranks.run_together(lambda: ask(*mine))
