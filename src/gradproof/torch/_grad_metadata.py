@@ -23,16 +23,10 @@ def differing_traits(graph: Graph, gradients: Sequence[torch.Tensor | None]) -> 
     return [
         Trait(slot, what, claimed, expected)
         for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
-        if gradient is not None and not _is_like(gradient, leaf.original)
+        if gradient is not None
         for what, claimed, expected in _traits(gradient, leaf.original)
         if claimed != expected
     ]
-
-
-def _is_like(gradient: torch.Tensor, like: torch.Tensor) -> bool:
-    """Whether no trait differs, as nearly always: to write them down takes longer."""
-    same = gradient.dtype is like.dtype and gradient.device == like.device
-    return same and gradient.shape == like.shape and gradient.layout is torch.strided
 
 
 def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, str, str]]:

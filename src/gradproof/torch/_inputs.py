@@ -25,7 +25,6 @@ class Inputs:
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         self.leaves = leaves
-        self._alone = leaves[0] if len(leaves) == 1 else None
         self.space = Space(tuple([leaf.slot for leaf in leaves]))
         self.parts, points = [], []
         for place, leaf in enumerate(leaves):
@@ -50,8 +49,6 @@ class Inputs:
 
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""
-        if self._alone is not None and gradients and gradients[0] is not None:
-            return self.space.zero_still_entries(self._alone.gradient(gradients[0]).copy())
         vector = np.zeros(self.space.size)
         for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
             if gradient is not None:

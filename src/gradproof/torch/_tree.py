@@ -47,6 +47,8 @@ def _paths_of_leaves(container: Any, path: Path) -> Iterator[Path]:
 
 def tensors_in(container: Any) -> list[torch.Tensor]:
     """Every tensor in a container, in order."""
+    if isinstance(container, torch.Tensor):
+        return [container]
     return [leaf for leaf in pytree.tree_leaves(container) if isinstance(leaf, torch.Tensor)]
 
 
