@@ -24,6 +24,7 @@ from gradproof._maps.contract import (
     Unsupported,
 )
 from gradproof.torch import _layouts as torch_layouts
+from gradproof.torch import _shared_runs
 from gradproof.torch import _transforms as transforms
 from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
 from gradproof.torch._call import Call
@@ -143,13 +144,13 @@ class TorchMap(DifferentiableMap):
         return self.graph.value()
 
     def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[None, Array, Array]:
-        return None, *self.graph.products_in_reused_arrays(x, v)
+        return None, *_shared_runs.products_in_reused_arrays(self.graph, x, v)
 
     def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
-        return self.graph.products_of_overtaken_call(x, v)
+        return _shared_runs.products_of_overtaken_call(self.graph, x, v)
 
     def carried_arrays(self) -> tuple[str, ...]:
-        return self.graph.carried_arrays()
+        return _shared_runs.carried_arrays(self.graph)
 
     def vjp(self, v: Array) -> Array:
         if self._refused is not None:

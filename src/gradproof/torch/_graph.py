@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,10 +17,10 @@ from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
 from gradproof.torch._call import Call, backward_gradients
-from gradproof.torch._compat import UndefinedGrad, preserved_version_counter
+from gradproof.torch._compat import UndefinedGrad
 from gradproof.torch._graph_contents import may_have_raising_node, unreached_tensors
 from gradproof.torch._outputs import Outputs, floating_in
-from gradproof.torch._tensors import PLAIN, private_vector
+from gradproof.torch._tensors import private_vector
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
@@ -33,6 +32,8 @@ class Graph:
     Attributes:
         results: its floating outputs.
         roots: those that have a derivative.
+        returned_gradients: those of the first backward, to see whether a later one overwrites them.
+        later_effects: what runs that shared its buffers changed, as (kind, sentence).
     """
 
     def __init__(
@@ -44,8 +45,8 @@ class Graph:
         self._refused: Unsupported | None = None
         self._vmapped = False
         self._value: Array | None = None  # what the run returned
-        self._gradients = HandedOut()
-        self._overtaken: list[tuple[str, str]] = []  # of a run that another one overtook
+        self.returned_gradients = HandedOut()
+        self.later_effects: list[tuple[str, str]] = []
 
     def graph_of_other_run(self, tensors: Sequence[torch.Tensor]) -> Graph:
         """The graph of another run of the same function."""
@@ -71,7 +72,8 @@ class Graph:
 
         A function may return its own work space, which the next call or backward overwrites.
         """
-        found = [*self._gradients.overwritten_gradients(self.inputs.space), *self._overtaken]
+        found = self.returned_gradients.overwritten_gradients(self.inputs.space)
+        found += self.later_effects
         if self._value is not None:
             now = self.outputs.flatten(self.results)
             for name in changed_slots(self.outputs.space, self._value, now):
@@ -88,7 +90,7 @@ class Graph:
     def gradient(self, cotangents: Sequence[torch.Tensor], v: Array) -> Array:
         """J^T v as a vector; the cotangents are the tensors of v. Zero where there are none."""
         found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
-        vector, handed_out = self.inputs.vector(found), self._gradients
+        vector, handed_out = self.inputs.vector(found), self.returned_gradients
         if handed_out.pair is None:
             handed_out.watch(v, found, vector, self.inputs.vector)
         return vector
@@ -196,61 +198,6 @@ class Graph:
         del pairs, made  # their graph holds vectors of the size of the inputs
         image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
         return image, self.inputs.vector(gradients)
-
-    # Further runs that share something with the kept one: memory, buffers.
-
-    def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[Array, Array]:
-        """F(x) and J(x)^T v of a run with the tensors of the kept one, which hold x meanwhile.
-
-        Their version is another while they do, as after an optimiser's step, and that of the kept
-        graph again afterwards.
-        """
-        plain = self.inputs.are_dense
-        if not plain or any(type(t) not in PLAIN for t in self.tensors):
-            raise Unsupported("its inputs are not written into")
-        held, new = (
-            [t.detach().clone() for t in self.tensors],
-            self.inputs.tensors_at(private_vector(x)),
-        )
-        with ExitStack() as versions, torch.no_grad():
-            for tensor in self.tensors:
-                versions.enter_context(preserved_version_counter(tensor))
-            try:
-                for tensor, values in zip(self.tensors, new, strict=True):
-                    tensor.copy_(values)
-                with torch.enable_grad():
-                    there = self.graph_of_other_run(self.tensors)
-                    return there.value(), there.gradient(self.outputs.cotangents(v), v)
-            finally:
-                for tensor, values in zip(self.tensors, held, strict=True):
-                    tensor.copy_(values)
-
-    def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
-        """(J^T v, F(x), J(x)^T v) of two runs that share the buffers that they write."""
-        call = self.call
-        if not call.arguments.writes:
-            raise Unsupported("the function writes into no tensor of its own")
-        second = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(private_vector(x))]
-        with call.arguments.keep_written():
-            here = self.graph_of_other_run(call.inputs.copy_inputs())
-            here.value()
-            there = self.graph_of_other_run(second)
-            value, first = there.value(), here.gradient(self.outputs.cotangents(v), v)
-            last = there.gradient(self.outputs.cotangents(v), v)
-            here._gradients.watch(x, (), last, self.inputs.vector)
-            self._overtaken = here.overwritten_gradients()
-            return first, value, last
-
-    def carried_arrays(self) -> tuple[str, ...]:
-        """Names of buffers that a run writes and that the value of the next run depends on."""
-        arguments = self.call.arguments
-        if not arguments.writes:
-            return ()
-        with arguments.keep_written():
-            first, second = (
-                self.graph_of_other_run(self.call.inputs.copy_inputs()).value() for _ in range(2)
-            )
-            return () if bool((first == second).all()) else arguments.written_names()
 
     # The derivative as a function of its own.
 
