@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
 from gradproof.torch._call import Call, backward_gradients
 from gradproof.torch._compat import UndefinedGrad
-from gradproof.torch._graph_contents import may_have_raising_node, unreached_tensors
+from gradproof.torch._graph_contents import may_have_raising_node
 from gradproof.torch._outputs import Outputs, floating_in
 from gradproof.torch._tensors import private_vector
 
@@ -51,15 +51,6 @@ class Graph:
     def graph_of_other_run(self, tensors: Sequence[torch.Tensor]) -> Graph:
         """The graph of another run of the same function."""
         return Graph(self.call, self.outputs, tensors, self.call(tensors))
-
-    @cached_property
-    def unreached_slots(self) -> list[int]:
-        """Positions of the inputs on which, autograd says, no output depends."""
-        found = unreached_tensors(self.roots, self.tensors)
-        if found is None:
-            gradients = self.grad([torch.ones_like(root) for root in self.roots])
-            found = [k for k, gradient in enumerate(gradients) if gradient is None]
-        return found
 
     def value(self) -> Array:
         """What the run returned, when this was first asked."""

@@ -19,19 +19,17 @@ _MOST_NODES = 1_000  # that are looked at; far from what overflows a stack
 
 def unreached_tensors(
     outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
-) -> list[int] | None:
+) -> list[int]:
     """Positions of the leaf tensors that the graph of the outputs does not contain.
 
-    None where the graph is too large, and some of them were not met among its first nodes.
+    None of them where the graph is too large to tell.
     """
     missing = dict(zip(map(id, tensors), range(len(tensors)), strict=True))
     for output in outputs:
         missing.pop(id(output), None)
     for number, node in enumerate(_nodes(outputs)):
-        if not missing:
+        if not missing or number == _MOST_NODES:
             return []
-        if number == _MOST_NODES:
-            return None
         if node.name() == "torch::autograd::AccumulateGrad":
             missing.pop(id(node.variable), None)
     return sorted(missing.values())

@@ -9,6 +9,7 @@ import torch
 from gradproof.torch._captured import Captured
 from gradproof.torch._compat import NormBase
 from gradproof.torch._graph import Graph
+from gradproof.torch._graph_contents import unreached_tensors
 
 _NAMED = 3  # names that a sentence lists
 _DISTRIBUTED = torch.distributed.is_available()
@@ -60,7 +61,8 @@ def _batch_statistics(held: Captured) -> Iterator[str]:
 
 
 def _idle_inputs(graph: Graph) -> Iterator[str]:
-    if idle := [place for place in graph.unreached_slots if place in graph.call.arguments.optional]:
+    unreached = unreached_tensors(graph.roots, graph.tensors)
+    if idle := [place for place in unreached if place in graph.call.arguments.optional]:
         names = ", ".join(graph.inputs.leaves[place].slot.name for place in idle[:_NAMED])
         more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
         yield f"no gradient reaches {names}{more}, which the function holds"
