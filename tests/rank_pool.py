@@ -167,10 +167,10 @@ def traces() -> Any:
     import torch
     import torch.distributed as dist
 
-    from exhibits.ranks import distributed_perceptron, numbers
+    from exhibits.ranks import numbers, perceptron
     from gradproof.torch import distributed
 
-    layer, x = distributed_perceptron(), numbers(2, 3)
+    layer, x = perceptron(), numbers(2, 3)
     for parameter in layer.parameters():
         parameter.grad = torch.ones_like(parameter)
     before = [parameter.detach().clone() for parameter in layer.parameters()]
@@ -188,6 +188,16 @@ def traces() -> Any:
         dist.Work.wait is wait,
         limit == dist.group.WORLD._get_backend(torch.device("cpu")).options._timeout,
     )
+
+
+def wrapped() -> Any:
+    """A layer whose gradients come by hooks of `backward()`."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    from exhibits.ranks import numbers, perceptron
+    from gradproof.torch import distributed
+
+    return str(distributed.check(DistributedDataParallel(perceptron()), (numbers(2, 3),)))
 
 
 def calls(parts: int, factor: float) -> Any:

@@ -50,7 +50,7 @@ LAYERS = {
 # Modules of a framework's folder that belong to its public face; the others are its adapter.
 FACES = {
     "torch": {
-        *("_double_backward", "_gradcheck_helpers", "_guards", "_jacobians", "_judge", "_messages"),
+        *("_double_backward", "_gradcheck_helpers", "_guards", "_judge", "_messages"),
         *("_record", "_suite", "distributed"),
     },
     "jax": set(),

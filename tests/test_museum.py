@@ -90,7 +90,6 @@ _CHANCES = (
     "ripple",
     "has_the_choice",
     "stationary",
-    "gradient_kept",
     "kept_by_the",
     "that_was_saved_in",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -56,30 +55,6 @@ def sine_reading(read):
 
 def sine_and_exp(x: Tensor):
     return x.sin(), x.exp()
-
-
-class Keeping:
-    """The sine, whose backward keeps the gradient that it gave, under a key of its cotangent."""
-
-    def __init__(self, key: Callable[[Tensor], Any]) -> None:
-        self.key = key
-        self.kept: dict[Any, Tensor] = {}
-        self.apply = ruled(sine, self.gradient, vmap=False)
-
-    def gradient(self, g: Tensor, x: Tensor) -> Tensor:
-        return self.kept.setdefault(self.key(g), g * x.cos())
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.apply(x)
-
-    def inputs(self) -> tuple[Tensor]:
-        """An input for a function that has kept nothing yet."""
-        self.kept.clear()
-        return (normal(6),)
-
-
-def place_of(g: Tensor) -> tuple[int, int]:
-    return g.data_ptr(), g._version
 
 
 def with_strides_of_input(g: Tensor, x: Tensor) -> Tensor:
@@ -912,17 +887,5 @@ EXHIBITS = (
         right=MINDFUL,
         check="missing_grad_output",
         words=("raised TypeError",),
-    ),
-    *(
-        Exhibit(
-            name=f"gradient_kept_by_the_{name}_of_the_cotangent",
-            source="extra",
-            make_inputs=keeping.inputs,
-            wrong=keeping,
-            right=sine,
-            check="linearity",
-            also=FOLLOWS_FROM_CHAOS | {"missing_grad_output"},
-        )
-        for name, keeping in (("id", Keeping(id)), ("address_and_version", Keeping(place_of)))
     ),
 )

@@ -234,17 +234,6 @@ class SineOnce(torch.autograd.Function):
         return grad_output * ctx.saved_tensors[0].cos()
 
 
-def packed_read_wrongly(g: Tensor, a: Tensor, b: Tensor):
-    """A kernel of its own for two inputs that are parts of one tensor is a tenth off."""
-    packed = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-    return g * b, g * a * (1.1 if packed else 1.0)
-
-
-def two_parts_of_one_tensor() -> tuple[Tensor, Tensor]:
-    one, other = normal(2, 4).detach()
-    return one.requires_grad_(), other.requires_grad_()
-
-
 EXHIBITS = (
     Exhibit(
         name="jvp_half_as_big_again",
@@ -539,22 +528,5 @@ EXHIBITS = (
         place=(0, (2, 2), 0, (2, 2)),
         words=("x[2, 2]",),
         step=None,
-    ),
-    Exhibit(
-        name="factors_that_are_parts_of_one_tensor_taken_for_others",
-        source="extra",
-        make_inputs=two_parts_of_one_tensor,
-        wrong=ruled(product, packed_read_wrongly, vmap=False),
-        right=torch.mul,
-        also=frozenset(
-            {
-                "memory_layout",
-                "second_point",
-                "grad_metadata",
-                "missing_grad_output",
-                "forward_vs_backward",
-                "determinism",
-            }
-        ),
     ),
 )

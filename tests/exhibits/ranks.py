@@ -16,7 +16,6 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as nn_functional
 from torch import Tensor
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import (
     DTensor,
     Partial,
@@ -25,7 +24,6 @@ from torch.distributed.tensor import (
     distribute_tensor,
     init_device_mesh,
 )
-from torch.nn.parallel import DistributedDataParallel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -461,27 +459,6 @@ def parallel_perceptron() -> Any:
     return parallelize_module(perceptron(2 * count()), mesh(), plan)
 
 
-def sharded_perceptron(over: float | None = None) -> Any:
-    layer = perceptron()
-    fully_shard(layer, mesh=mesh())
-    if over is not None:
-        layer.set_gradient_divide_factor(over)
-    return layer
-
-
-def distributed_perceptron(hook: Any = None) -> Any:
-    layer = DistributedDataParallel(perceptron())
-    if hook is not None:
-        layer.register_comm_hook(None, hook)
-    return layer
-
-
-def sums(_, bucket):  # type: ignore[no-untyped-def]  # which DDP compares with types, not names
-    """A hook that forgets to divide by the number of ranks."""
-    work = dist.all_reduce(bucket.buffer(), async_op=True)
-    return work.get_future().then(lambda done: done.value()[0])
-
-
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, back: bool = True) -> Tensor:
     """Attention over the keys of all ranks, which go round in a ring."""
     most = q.new_full((len(q), 1), -torch.inf)
@@ -638,28 +615,7 @@ RIGHT: tuple[OnRanks, ...] = (
         right=lambda: ring_attention,
     ),
 )
-TRAINED: tuple[OnRanks, ...] = (
-    OnRanks(
-        name="a mean that is not taken, of DistributedDataParallel",
-        inputs=rows(2, 3),
-        wrong=lambda: distributed_perceptron(sums),
-        right=distributed_perceptron,
-        places=("rank 0, module.", "rank 1, module."),
-    ),
-    OnRanks(
-        name="a DistributedDataParallel converted after it was made, whose hooks are gone",
-        inputs=rows(2, 3),
-        wrong=lambda: DistributedDataParallel(perceptron().float()).double(),
-        right=lambda: DistributedDataParallel(perceptron().float().double()),
-        places=("rank 0, module.", "rank 1, module."),
-    ),
-    OnRanks(
-        name="a mean that is not taken, of fully_shard",
-        inputs=rows(2, 3),
-        wrong=lambda: sharded_perceptron(1.0),
-        right=sharded_perceptron,
-        places=("rank 0, ", "rank 1, "),
-    ),
+RINGS: tuple[OnRanks, ...] = (
     OnRanks(
         name="a ring whose gradients do not go back",
         inputs=lambda: tuple(numbers(2, 3, seed=s) for s in (1, 2, 3)),
@@ -668,7 +624,7 @@ TRAINED: tuple[OnRanks, ...] = (
         places=("rank 0, k",),
     ),
 )
-BY_NAME = {exhibit.name: exhibit for exhibit in (*MISTAKES, *RIGHT, *TRAINED)}
+BY_NAME = {exhibit.name: exhibit for exhibit in (*MISTAKES, *RIGHT, *RINGS)}
 
 
 # Ranks that do not do the same. Each is what one rank does otherwise, and what is said of it.

@@ -268,10 +268,6 @@ class DifferentiableMap(abc.ABC):
         """What one further run of the function and its backward gives, is, and changes."""
         raise Unsupported("side effects are not observed")
 
-    def unreached_slots(self) -> Sequence[int]:
-        """Input slots on which, the framework claims, no output depends at all."""
-        return ()
-
     def map_at(self, x: Array) -> DifferentiableMap:
         """The same function at another point."""
         raise Unsupported("the function cannot be taken to another point")

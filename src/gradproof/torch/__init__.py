@@ -24,30 +24,18 @@ from gradproof._data.frames import set_public_module
 from gradproof._data.inputs import name_of
 from gradproof._guard import guard_face
 from gradproof.errors import UsageError
-from gradproof.torch._gradcheck_helpers import (
-    as_sparse_gradcheck,
-    get_analytical_jacobian,
-    get_numerical_jacobian,
-    get_numerical_jacobian_wrt_specific_input,
-)
+from gradproof.torch._gradcheck_helpers import as_sparse_gradcheck
 from gradproof.torch._guards import WrongNumberError, as_tuple, refuse_modes
-from gradproof.torch._jacobians import Jacobian, Jacobians, jacobians
 from gradproof.torch._judge import CHOOSE_EPS, GradcheckQuestion, Options, judge, second_order
 from gradproof.torch._messages import GradcheckError
 from gradproof.torch._record import Seen, record
 
 __all__ = [
     "GradcheckError",
-    "Jacobian",
-    "Jacobians",
     "Seen",
     "as_sparse_gradcheck",
-    "get_analytical_jacobian",
-    "get_numerical_jacobian",
-    "get_numerical_jacobian_wrt_specific_input",
     "gradcheck",
     "gradgradcheck",
-    "jacobians",
     "record",
 ]
 
@@ -143,7 +131,7 @@ def gradcheck(
     Raises:
         GradcheckError: a derivative is wrong; `.report` holds what was found.
         AssertionError: the options contradict each other.
-        ValueError: no input requires grad, or an output is sparse or mkldnn.
+        ValueError: no input requires grad, one is an MKLDNN tensor, or an output is sparse.
         RuntimeError: an input overlaps itself in memory.
     """
     __tracebackhide__ = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._adapters.double import convert_partial, twin_in_double
+from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.space import Array, Space
@@ -25,16 +24,15 @@ from gradproof._maps.contract import (
     Unsupported,
 )
 from gradproof.torch import _layouts as torch_layouts
+from gradproof.torch import _shared_runs
 from gradproof.torch import _transforms as transforms
 from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
 from gradproof.torch._call import Call
-from gradproof.torch._captured import Captured
 from gradproof.torch._forward import Forward
 from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph
 from gradproof.torch._graph_contents import coarsest_unit
-from gradproof.torch._in_double import InDouble
-from gradproof.torch._memory import placed_like
+from gradproof.torch._in_double import InDouble, tensor_in_double, value_in_double
 from gradproof.torch._non_differentiable import non_differentiable_outputs
 from gradproof.torch._notes import notes
 from gradproof.torch._outputs import Outputs, named_outputs
@@ -50,7 +48,7 @@ def build(
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
-    wrt: Sequence[Any] | None = None,
+    wrt: Any = None,
     names: Sequence[str] | None = None,
     masked: bool = False,
     captured: bool = True,
@@ -63,8 +61,9 @@ def build(
     UsageError where no input requires grad, one has NaN, overlapping or invalid entries, or fn
     returns no tensor or one that is not strided.
     """
-    choice = Choice(names, ARGUMENTS if wrt is None and not captured else wrt, masked)
-    arguments = Arguments(fn, inputs, dict(kwargs or {}), choice, Captured)
+    wrt = ARGUMENTS if wrt is None and not captured else wrt
+    choice = Choice(names, wrt, masked, captures=True)
+    arguments = Arguments(fn, inputs, dict(kwargs or {}), choice)
     return TorchMap(Call(fn, arguments))
 
 
@@ -72,11 +71,12 @@ class TorchMap(DifferentiableMap):
     """A PyTorch function at a point. The claimed derivative belongs to one kept run of it.
 
     Args:
-        without: places, among the floating outputs, of those that are left out; those that are
-            declared to have no derivative where None.
-        needs_grad: the function differentiates inside, also in forward mode.
-        refusal: why the backward cannot run, given the kept run; None where it can.
-        like: a map of the same function elsewhere, whose outputs these may be.
+        without: positions of the floating outputs that are left out; where None, those that are
+            declared to have no derivative.
+        needs_grad: inputs must require grad in forward mode too, since the function differentiates
+            inside.
+        refusal: takes the graph of the kept run and says why its backward cannot run; None where it
+            can.
 
     Attributes:
         graph: of the kept run.
@@ -93,24 +93,17 @@ class TorchMap(DifferentiableMap):
         without: frozenset[int] | None = None,
         needs_grad: bool = False,
         refusal: Callable[[Graph], Unsupported | None] = lambda _: None,
-        like: TorchMap | None = None,
     ) -> None:
         self.name, self.counts = call.name, call.counts
         self._random = call.random
         try:
             tensors, result = call.first_run()
-            same = like is not None and call.fn is like.call.fn
-            if like is not None and same and like.outputs.are_those_of(result):
-                self.outputs, self._without = like.outputs, like._without
-                self.graph = Graph(call, self.outputs, tensors, result)  # settled there
-            else:
-                named = named_outputs(result, call.name)
-                self._without = (
-                    non_differentiable_outputs(call, result) if without is None else without
-                )
-                self.outputs = Outputs(named, call.name, self._without)
-                self.graph = Graph(call, self.outputs, tensors, result).settled_graph()
-            self.call, self.inputs = self.graph.call, self.graph.inputs
+            if without is None:
+                without = non_differentiable_outputs(call, result)
+            self._without = without
+            self.outputs = Outputs(named_outputs(result, call.name), call.name, without)
+            self.call, self.inputs = call, call.inputs
+            self.graph = Graph(call, self.outputs, tensors, result)
             self._needs_grad = needs_grad
             self._refused = refusal(self.graph)
         except BaseException:
@@ -132,7 +125,7 @@ class TorchMap(DifferentiableMap):
 
     @property
     def notes(self) -> list[str]:
-        """What is said of the function beside its derivatives."""
+        """Remarks for the report: batch statistics, random numbers, parameters without gradient."""
         return notes(self.graph)
 
     def close(self) -> None:
@@ -143,26 +136,26 @@ class TorchMap(DifferentiableMap):
 
     def value(self, x: Array) -> Array:
         found = self.call.evaluate(self.inputs.tensors_at(private_vector(x)), self.outputs)
-        if x is self.point and not self.call.in_place:
-            self.graph.value()  # while it is what was returned
+        if x is self.point:
+            self.graph.value()  # read before a later run can overwrite it
         return found
 
     def kept_value(self) -> Array:
         return self.graph.value()
 
     def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[None, Array, Array]:
-        return None, *self.graph.products_in_reused_arrays(x, v)
+        return None, *_shared_runs.products_in_reused_arrays(self.graph, x, v)
 
     def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
-        return self.graph.products_of_overtaken_call(x, v)
+        return _shared_runs.products_of_overtaken_call(self.graph, x, v)
 
     def carried_arrays(self) -> tuple[str, ...]:
-        return self.graph.carried_arrays()
+        return _shared_runs.carried_arrays(self.graph)
 
     def vjp(self, v: Array) -> Array:
         if self._refused is not None:
             raise type(self._refused)(self._refused.reason)
-        return self.graph.gradient(self.graph.cotangents(v), v)
+        return self.graph.gradient(self.outputs.cotangents(v), v)
 
     def batchings(self) -> tuple[str, ...]:
         return BATCHINGS
@@ -213,8 +206,8 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.input_layouts(self.call)
 
     def map_in_layout(self, layout: str) -> TorchMap:
-        tensors = self.inputs.copies()
-        return self._of_tensors(torch_layouts.inputs_in_layout(self.call, layout, tensors))
+        tensors = self.inputs.copy_inputs()
+        return self._map_of_tensors(torch_layouts.inputs_in_layout(self.call, layout, tensors))
 
     def memory_dependence(self) -> str:
         return torch_layouts.memory_dependence(self.call)
@@ -230,10 +223,6 @@ class TorchMap(DifferentiableMap):
     def observe_run(self, v: Array) -> ObservedRun:
         return observed_run(self.graph, v)
 
-    def unreached_slots(self) -> Sequence[int]:
-        # What a function holds beside its arguments it need not use.
-        return [k for k in self.graph.unreached_slots if k not in self.call.arguments.beside]
-
     def transforms(self) -> Sequence[Transform]:
         return transforms.TRANSFORMS
 
@@ -247,35 +236,39 @@ class TorchMap(DifferentiableMap):
     # Maps made of this one.
 
     def map_at(self, x: Array) -> TorchMap:
-        return self._of_tensors(self.inputs.tensors_at(private_vector(x)))
+        return self._map_of_tensors(self.inputs.tensors_at(private_vector(x)))
 
-    def _of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
+    def _map_of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
         """The same function at these inputs."""
-        self.call.require_arguments()
         fn = self.call.fn
         for tensor in tensors:
             tensor.requires_grad_()
-        return self._alike(fn, self.call.arguments.with_changes(fn, tensors, lambda value: value))
+        return self._similar_map(
+            fn, self.call.arguments.changed_arguments(fn, tensors, lambda value: value)
+        )
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
-        self.call.require_arguments()
         arguments, given = self.call.arguments, self.call.fn if fn is None else fn
 
         def made() -> TorchMap:
-            twin = _in_double(given)
-            tensors = [
-                _double_precision_tensor(leaf.copy()).requires_grad_() for leaf in arguments.leaves
-            ]
-            changed = arguments.with_changes(twin, tensors, _in_double, given)
-            return self._alike(twin, changed, in_double=_way_of(self.call))
+            twin = value_in_double(given)
+            tensors = [tensor_in_double(leaf.copy()).requires_grad_() for leaf in arguments.leaves]
+            changed = arguments.changed_arguments(twin, tensors, value_in_double, given)
+            return self._similar_map(twin, changed, in_double=self._double_mode())
 
         return twin_in_double(self, fn, made)
 
-    def rounded_map(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
-        self.call.require_arguments()
-        return self._alike(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
+    def _double_mode(self) -> InDouble | None:
+        """The mode in which the function runs in double precision; None if it does so itself."""
+        dtypes = {leaf.original.dtype.to_real() for leaf in self.inputs.leaves}
+        if dtypes == {torch.float64}:
+            return None
+        return InDouble(dtypes.pop() if len(dtypes) == 1 else None)
 
-    def _alike(
+    def rounded_map(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
+        return self._similar_map(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
+
+    def _similar_map(
         self,
         fn: Callable[..., Any],
         arguments: Arguments,
@@ -286,7 +279,7 @@ class TorchMap(DifferentiableMap):
         with restored(self._random.restore):
             self._random.restore()
             call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
-            made = TorchMap(call, without=self._without, needs_grad=self._needs_grad, like=self)
+            made = TorchMap(call, without=self._without, needs_grad=self._needs_grad)
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
 
@@ -319,43 +312,6 @@ class TorchMap(DifferentiableMap):
         choice = Choice(names, masked=self.call.arguments.masked, optional=True)
         arguments = Arguments(fn, tensors, {}, choice)
         with unsupported(RuntimeError):  # NotImplementedError is one
-            made = TorchMap(Call(fn, arguments, in_place=self.call.in_place), **options)
+            made = TorchMap(Call(fn, arguments), **options)
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
-
-
-def _double(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of double precision of the same kind; others stay."""
-    if dtype.is_complex:
-        return torch.complex128
-    return torch.float64 if dtype.is_floating_point else dtype
-
-
-def _double_precision_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers in double precision, at the same strides and offset."""
-    dtype = _double(tensor.dtype)
-    if tensor.layout is not torch.strided or dtype is tensor.dtype:
-        return tensor.to(dtype)
-    return placed_like(tensor, tensor, dtype)
-
-
-def _way_of(call: Call) -> InDouble | None:
-    """How the function runs in double precision; None if it does so itself."""
-    dtypes = {leaf.original.dtype.to_real() for leaf in call.inputs.leaves}
-    if dtypes == {torch.float64}:
-        return None
-    return InDouble(dtypes.pop() if len(dtypes) == 1 else None)
-
-
-def _in_double(value: Any) -> Any:
-    """An argument, or the function itself, in double precision; what has no precision stays."""
-    if isinstance(value, torch.Tensor):
-        return _double_precision_tensor(value.detach()).requires_grad_(value.requires_grad)
-    if isinstance(value, torch.dtype):
-        return _double(value)
-    if isinstance(value, torch.nn.Module):
-        return copy.deepcopy(value).to(torch.float64)
-    owner = getattr(value, "__self__", None)
-    if isinstance(owner, torch.nn.Module):
-        return getattr(_in_double(owner), value.__name__)
-    return convert_partial(value, _in_double)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -20,13 +20,12 @@ from gradproof._data.inputs import parameter_names, selected_positions
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
-from gradproof.torch._compat import MKLDNN
-from gradproof.torch._leaves import DenseLeaf, Leaf, MkldnnLeaf, SharedLeaf
-from gradproof.torch._memory import SORTED, OverlapError, in_kind, private_copy
+from gradproof.torch._leaves import DenseLeaf, Leaf
+from gradproof.torch._memory import give_class, private_copy
 from gradproof.torch._sparse import sparse_leaf
 from gradproof.torch._state import sources_in
 from gradproof.torch._tensors import SPARSE, is_differentiable, unsupported_kind
-from gradproof.torch._tree import Path, Tree, argument_of, input_name, is_flat, tensors_of
+from gradproof.torch._tree import Path, Tree, argument_position, input_name, tensors_in
 
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 
@@ -42,6 +41,7 @@ class Choice:
     # No output need depend on any of them: the gradient of a linear function depends on none of its
     # inputs.
     optional: bool = False
+    captures: bool = False  # what the function reads from elsewhere counts as arguments
 
 
 class Arguments:
@@ -51,13 +51,10 @@ class Arguments:
 
     Attributes:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
-        beside: positions among `leaves` of those on which no output need depend: captured ones.
+        optional: positions among `leaves` of those on which no output need depend: captured ones.
         generators: of random numbers, among the arguments and what is captured.
         writes: a call has written into a tensor that is not exchanged, such as a buffer.
     """
-
-    writes = False
-    _left = False
 
     def __init__(
         self,
@@ -65,62 +62,55 @@ class Arguments:
         inputs: Sequence[Any],
         kwargs: Mapping[str, Any],
         choice: Choice,
-        capture: Callable[[Any, Sequence[torch.Tensor]], Captured] | None = None,
     ) -> None:
-        self.masked = choice.masked
+        self.masked, self.writes, self._keeps_written = choice.masked, False, False
         given: tuple[Any, ...] = (tuple(inputs), dict(kwargs))
         self._tree = Tree(given)
-        captured = capture and capture(fn, tensors_of(self._tree))
-        self.captured = captured if captured and captured.tensors else None
-        if captured and captured.tensors:
-            self._tree = Tree((*given, dict(captured.tensors)))
-        self._flat = _initialised_leaves(self._tree, fn)
-        paths = self._pick(fn, choice)
-        self.beside: list[int] = []
-        self._kinds: list[tuple[int, torch.Tensor]] = []
-        for place, (path, leaf) in enumerate(zip(paths, self.leaves, strict=True)):
-            if choice.optional or path[0].idx == 2:
-                self.beside.append(place)
-            if type(leaf.original) is not torch.Tensor or vars(leaf.original):
-                self._kinds.append((place, leaf.original))
-        beside = [] if captured is None else captured.generators
-        self.generators = sources_in([*self._flat, *beside])
-        self._nested = bool(kwargs) or not is_flat(inputs, self._flat)
-        self._only_leaves = len(self._where) == len(self._flat) and not self._nested
-        self._keep_private()
+        self.captured: Captured | None = None
+        generators: list[object] = []
+        if choice.captures:
+            captured = Captured(fn, tensors_in(given))
+            generators = captured.generators
+            if not captured.is_empty:
+                self.captured = captured
+                self._tree = Tree((*given, dict(captured.tensors)))
+        self._flat = _usable_leaves(self._tree, fn)
+        self.generators = sources_in([*self._flat, *generators])
+        self._where, names = self._chosen_places(fn, choice)
+        paths = [self._tree.paths[place] for place in self._where]
+        self.optional = [k for k, path in enumerate(paths) if choice.optional or path[0].idx == 2]
+        self._make_leaves(names)
+        self._originals = [leaf.original for leaf in self.leaves]  # whose classes tensors get
+        self._make_private_copies()
 
-    def _pick(self, fn: Callable[..., Any], choice: Choice) -> list[Path]:
-        """Make leaves of the tensors that are differentiated; their paths."""
-        places, paths, names, parameters = [], [], [], parameter_names(fn)
-        for place, value in enumerate(self._flat):
-            if is_differentiable(value) and value.requires_grad:
-                places.append(place)
-                paths.append(self._tree.paths[place])
-                names.append(input_name(paths[-1], parameters))
-        found = _input_names(names, paths, choice.names)
-        picked: Sequence[int] = range(len(found))
+    def _chosen_places(
+        self, fn: Callable[..., Any], choice: Choice
+    ) -> tuple[list[int], Sequence[str]]:
+        """Places among all leaves of the tensors that are exchanged, and their names."""
+        places = [
+            place
+            for place, value in enumerate(self._flat)
+            if is_differentiable(value) and value.requires_grad
+        ]
+        paths, parameters = [self._tree.paths[place] for place in places], parameter_names(fn)
+        names = _input_names([input_name(path, parameters) for path in paths], paths, choice.names)
+        picked: Sequence[int] = range(len(names))
         if choice.wrt is ARGUMENTS:
             picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
-        elif choice.wrt is not None and found:
-            picked = selected_positions(found, [argument_of(path) for path in paths], choice.wrt)
+        elif choice.wrt is not None and names:
+            picked = selected_positions(names, list(map(argument_position, paths)), choice.wrt)
         if not picked:
             raise UsageError(
                 "inputs: nothing to check, for none of them have requires_grad=True; call "
                 ".requires_grad_() on the floating-point or complex tensors that are meant"
             )
-        if len(picked) < len(places):
-            places, found = [places[k] for k in picked], [found[k] for k in picked]
-            paths = [paths[k] for k in picked]
-        self._where = places
-        self._make_leaves(found)
-        return paths
+        return [places[k] for k in picked], [names[k] for k in picked]
 
     def _make_leaves(self, names: Sequence[str]) -> None:
-        self.leaves = []
-        for place, name in zip(self._where, names, strict=True):
-            self.leaves.append(make_leaf(self._flat[place], name, self.masked))
+        pairs = zip(self._where, names, strict=True)
+        self.leaves = [make_leaf(self._flat[place], name, self.masked) for place, name in pairs]
 
-    def _keep_private(self) -> None:
+    def _make_private_copies(self) -> None:
         self._given = {
             position: value
             for position, value in enumerate(self._flat)
@@ -129,53 +119,32 @@ class Arguments:
         self._flat = self._flat.copy()
         self._versions: dict[int, int] = {}
         for position in self._given:
-            self._renew(position)
-
-    @property
-    def are_leaves(self) -> bool:
-        """Whether the exchangeable tensors, as they are, are all the arguments there are."""
-        return self._only_leaves and not self._kinds
+            self._renew_copy(position)
 
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Run `fn` at these exchangeable tensors. Raises what fn raises."""
-        if self.are_leaves:
-            return fn(*tensors)
-        if self._in_kind(tensors):
-            return self._call_function(fn, tensors)
+        lacks_parameter = False
+        for tensor, original in zip(tensors, self._originals, strict=True):
+            # A parameter is a leaf: what was computed, as with a graph outside, stays a tensor.
+            if isinstance(original, torch.nn.Parameter) and tensor.grad_fn is not None:
+                lacks_parameter = True
+            else:
+                give_class(tensor, original)
+        args, kwargs, *held = self._tree.rebuilt(self._leaves_with(tensors))
         try:
-            return self._call_function(fn, tensors)
+            if self.captured is None:
+                return fn(*args, **kwargs)
+            with self.captured.exchange_tensors(held[0], tensors_in((args, kwargs))):
+                return fn(*args, **kwargs)
         except (TypeError, ValueError) as error:
+            if not lacks_parameter:
+                raise
             reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
             raise Unsupported(reason) from error
-
-    def _in_kind(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Give tensors the classes of the user's; whether all may have theirs.
-
-        A parameter is a leaf: what is computed, as with a graph outside, stays a tensor.
-        """
-        whole = True
-        for place, original in self._kinds:
-            if isinstance(original, torch.nn.Parameter) and tensors[place].grad_fn is not None:
-                whole = False
-            else:
-                in_kind(tensors[place], original)
-        return whole
-
-    def _call_function(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
-        if self._only_leaves:
-            return fn(*tensors)
-        flat = self._flat_with(tensors)
-        try:
-            if not self._nested:
-                return fn(*flat)
-            args, kwargs, *held = self._tree.rebuilt(flat)
-            with self.captured.exchange_tensors(*held) if self.captured else nullcontext():
-                return fn(*args, **kwargs)
         finally:
-            if not self._left:
-                self._renew_written()
+            self._renew_written_copies()
 
-    def _flat_with(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+    def _leaves_with(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         flat = self._flat.copy()
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
@@ -183,45 +152,45 @@ class Arguments:
 
     @contextmanager
     def hold_tensors(self, tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-        """The backward of a run at these tensors finds them where the run found them.
+        """Captured tensors stay exchanged for these while the backward of their run goes on.
 
-        A backward that runs the function again, as gradient checkpointing does, reads them there.
+        Gradient checkpointing runs the function again in the backward, and reads them once more.
         """
         if not self.captured:
             yield
             return
         try:
-            with self.captured.exchange_tensors(self._tree.rebuilt(self._flat_with(tensors))[2]):
+            args, kwargs, held = self._tree.rebuilt(self._leaves_with(tensors))
+            with self.captured.exchange_tensors(held, tensors_in((args, kwargs))):
                 yield
         finally:
-            if not self._left:
-                self._renew_written()
+            self._renew_written_copies()
 
     @contextmanager
-    def left_as_written(self) -> Iterator[None]:
-        """What calls write into private copies of other tensors stays there meanwhile."""
-        self._left = True
+    def keep_written(self) -> Iterator[None]:
+        """Meanwhile private copies of tensors that are not exchanged keep what calls write."""
+        self._keeps_written = True
         try:
             yield
         finally:
-            self._left = False
-            self._renew_written()
+            self._keeps_written = False
+            self._renew_written_copies()
 
-    def _renew_written(self) -> None:
-        for position in self._written_places():
-            self._renew(position)
+    def _renew_written_copies(self) -> None:
+        for position in [] if self._keeps_written else self._written_places():
+            self._renew_copy(position)
             self.writes = True
 
     def _written_places(self) -> list[int]:
-        """Positions of private copies that calls wrote into and that are not made anew yet."""
+        """Positions of the private copies that calls wrote into and that are not renewed yet."""
         versions = self._versions.items()
         return [place for place, before in versions if self._flat[place]._version != before]
 
-    def written(self) -> tuple[str, ...]:
-        """The same tensors by name."""
+    def written_names(self) -> tuple[str, ...]:
+        """Names of the tensors whose private copies were written into."""
         return tuple(input_name(self._tree.paths[place], []) for place in self._written_places())
 
-    def with_changes(
+    def changed_arguments(
         self,
         fn: Callable[..., Any],
         tensors: Sequence[torch.Tensor],
@@ -238,30 +207,48 @@ class Arguments:
             flat[position] = tensor
         captured = self.captured
         if captured and fn is not captured.fn:
-            captured = captured.captured_of(fn, twin or fn)
+            captured = captured.counterparts_in(fn, twin or fn)
         made = copy.copy(self)
         made._flat, made.captured = flat, captured
         made._make_leaves([leaf.slot.name for leaf in self.leaves])
-        made._keep_private()
+        made._make_private_copies()
         return made
 
-    def _renew(self, position: int) -> None:
+    def _renew_copy(self, position: int) -> None:
         # A new tensor, not a write into the old one: the kept graph may have saved that.
         given = self._given[position]
         private = private_copy(given)
         if given.requires_grad:  # not asked for by `wrt`, but as the user's program has it
             private.requires_grad_()
-        self._flat[position] = in_kind(private, given)
+        self._flat[position] = give_class(private, given)
         self._versions[position] = private._version
 
 
-def _initialised_leaves(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
-    """Its leaves. UsageError where a tensor, differentiated or not, cannot even be copied."""
+def _usable_leaves(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
+    """Its leaves. UsageError for one that cannot be copied, or hides tensors that require grad."""
     for position, value in enumerate(tree.leaves):
         if is_lazy(value):
-            name = input_name(tree.paths[position], parameter_names(fn))
-            raise UsageError(f"{name} is {unsupported_kind(value)}")
+            refused = unsupported_kind(value)
+        elif any(tensor.requires_grad for tensor in tensors_in(_hidden_contents(value))):
+            kind = type(value).__name__
+            refused = (
+                f"a {kind} with tensors that require grad, and PyTorch does not take such "
+                f"containers apart: register it, torch.export.register_dataclass({kind}), or pass "
+                "its tensors"
+            )
+        else:
+            continue
+        raise UsageError(f"{input_name(tree.paths[position], parameter_names(fn))} is {refused}")
     return tree.leaves
+
+
+def _hidden_contents(value: Any) -> list[Any]:
+    """What is in a dataclass or a mapping that is not registered with PyTorch's trees."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name, None) for field in fields(value)]
+    return []
 
 
 def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
@@ -270,14 +257,7 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
         raise UsageError(f"{name} is {reason}")
     if tensor.layout in SPARSE:
         return sparse_leaf(tensor, name, masked)
-    if tensor.layout is MKLDNN:
-        return MkldnnLeaf(tensor, name)
-    try:
-        return DenseLeaf(tensor, name)
-    except OverlapError:
-        if tensor.numel() > SORTED or type(tensor) is not torch.Tensor:
-            raise
-        return SharedLeaf(tensor, name)
+    return DenseLeaf(tensor, name)
 
 
 def _input_names(found: list[str], paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,7 +13,6 @@ from torch.overrides import has_torch_function
 from gradproof._adapters.raised import unsupported
 from gradproof._data.options import container
 from gradproof._data.space import Array
-from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
@@ -38,14 +36,12 @@ class Call:
         in_double: how a function of few bits runs in double precision; as `like`, where None.
         like: another call of the same function, whose runs are counted with these, and which
             begins from the same random state.
-        in_place: the function reads its inputs not from its arguments but from outside, so that
-            the user's own tensors are written to, and restored, in every call.
 
     Attributes:
         counts: runs of the user's function and of its backward so far.
         random: the state of random numbers that the first run started from.
         fixed_random: each run starts from that state, as the first drew.
-        raised: the exception of the last run that raised, for who asks to have it kept.
+        raised: a list that keeps the exception of the last run that raised; None keeps none.
     """
 
     def __init__(
@@ -56,26 +52,20 @@ class Call:
         mode: Rounding | None = None,
         in_double: InDouble | None = None,
         like: Call | None = None,
-        in_place: bool = False,
     ) -> None:
         self.fn, self.arguments, self.mode = fn, arguments, mode
         self.in_double: InDouble | None = (
             like.in_double if like and in_double is None else in_double
         )
-        self._plainly = arguments.are_leaves
         self.name, self.inputs = function_name(fn), Inputs(arguments.leaves)
         self.counts: CallCounter = like.counts if like else CallCounter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
         self.raised: list[Exception] | None = like.raised if like else None
-        self.in_place, self.fixed_random = in_place, False
-        self._saved = self._values() if in_place else []
-
-    def _values(self) -> list[torch.Tensor]:
-        return [leaf.original.detach().clone() for leaf in self.inputs.leaves]
+        self.fixed_random = False
 
     def first_run(self) -> tuple[list[torch.Tensor], Any]:
         """The run to keep: its differentiable tensors, and what it returned."""
-        tensors = self.fresh()
+        tensors = self.inputs.copy_inputs()
         result = self(tensors)
         if type(result) is not torch.Tensor:
             container(f"the result of {self.name}", result)
@@ -84,43 +74,18 @@ class Call:
             self.in_double = None
         return tensors, result
 
-    def on_originals(self) -> Call:
-        """The same on the user's own tensors, in place."""
-        made = copy.copy(self)
-        made.in_place, made._saved = True, self._values()
-        return made
-
-    def require_arguments(self) -> None:
-        """Unsupported where the function does not take its inputs as arguments."""
-        if self.in_place:
-            raise Unsupported("the function reads its inputs from outside its arguments")
-
-    def fresh(self) -> list[torch.Tensor]:
-        """Inputs of a run at the point: private copies, or the user's own in place."""
-        if self.in_place:
-            return [leaf.original for leaf in self.inputs.leaves]
-        return self.inputs.copies()
-
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The user's function at these differentiable tensors, of which it leaves no trace."""
-        if not self.in_place:
-            return self.run(tensors)
-        with restored(self._restore):
-            return self.run(tensors)
-
-    def run(self, tensors: Sequence[torch.Tensor], fn: Callable[..., Any] | None = None) -> Any:
-        """Like a call, of another form of the function where one is given.
-
-        Whoever wrote into the user's tensors restores them.
-        """
+    def __call__(
+        self, tensors: Sequence[torch.Tensor], fn: Callable[..., Any] | None = None
+    ) -> Any:
+        """The function, or another form of it, at these differentiable tensors."""
         if self.fixed_random:
             self.random.restore()
         self.counts.add("function")
         fn = self.fn if fn is None else fn
         try:
             if self.mode is None and self.in_double is None and torch.is_grad_enabled():
-                return fn(*tensors) if self._plainly else self.arguments.call(fn, tensors)
-            with torch.enable_grad(), self._modes(tensors):
+                return self.arguments.call(fn, tensors)
+            with torch.enable_grad(), self._active_modes(tensors):
                 return self.arguments.call(fn, tensors)
         except Exception as error:
             if self.raised is not None:
@@ -129,16 +94,10 @@ class Call:
             raise
 
     def evaluate(self, tensors: Sequence[torch.Tensor], outputs: Outputs) -> Array:
-        """F at these inputs, read before they have their values again."""
-        if not self.in_place:
-            for tensor in tensors:
-                tensor.requires_grad_()
-            return outputs.flatten(self.run(tensors))
-        originals = self.fresh()
-        with restored(self._restore):
-            for original, tensor in zip(originals, tensors, strict=True):
-                original.data.copy_(tensor)
-            return outputs.flatten(self.run(originals))
+        """F at these inputs."""
+        for tensor in tensors:
+            tensor.requires_grad_()
+        return outputs.flatten(self(tensors))
 
     def grad(
         self,
@@ -156,31 +115,31 @@ class Call:
         self.counts.add("vjp")
         if self.mode is None and self.in_double is None and not self.arguments.captured:
             return backward_gradients(outputs, tensors, cotangents, **options)
-        with self.arguments.hold_tensors(at or tensors), self._modes(cotangents, backward=True):
+        with (
+            self.arguments.hold_tensors(at or tensors),
+            self._active_modes(cotangents, backward=True),
+        ):
             return backward_gradients(outputs, tensors, cotangents, **options)
 
     @contextmanager
-    def _modes(self, given: Sequence[torch.Tensor], *, backward: bool = False) -> Iterator[None]:
-        """In it the user's function, or backward, runs on what it is given.
+    def _active_modes(
+        self, given: Sequence[torch.Tensor], *, backward: bool = False
+    ) -> Iterator[None]:
+        """The modes around the user's function or backward: rounding, and double precision.
 
-        One that raises where operations are rounded was rounded out of its domain, or is not made
-        for it: it claims nothing wrong.
+        An exception where operations are rounded is no finding, since rounding may have led out of
+        the domain of the function.
         """
         rounding: AbstractContextManager[Any] = nullcontext()
         refused: AbstractContextManager[Any] = nullcontext()
         if self.mode is not None:
-            rounding, refused = self.mode.active(given), unsupported()
+            rounding, refused = self.mode.entered_with(given), unsupported()
         if self.in_double is None:
             widening: AbstractContextManager[Any] = nullcontext()
         else:
             widening = self.in_double.backward if backward else self.in_double.forward
         with refused, rounding, widening:
             yield
-
-    def _restore(self) -> None:
-        """Give the user's tensors their values back."""
-        for leaf, saved in zip(self.inputs.leaves, self._saved, strict=True):
-            leaf.original.data.copy_(saved)
 
 
 def backward_gradients(

@@ -7,6 +7,7 @@ stand in their places, so that they are inputs like any other, and nothing of th
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import types
@@ -23,13 +24,14 @@ from gradproof._guard import restored
 from gradproof.errors import UsageError
 from gradproof.torch._state import GENERATORS
 from gradproof.torch._tensors import is_differentiable, unsupported_kind
-from gradproof.torch._tree import Tree, keystr, tree_with
+from gradproof.torch._tree import Tree, keystr
 
-# What holds no tensor and is not called.
-_WITHOUT = (type, torch.Tensor, types.BuiltinFunctionType)
-_WITHOUT_WEIGHTS = ("torch.", "gradproof.")  # how modules begin that hold none
-_PLAIN = (str, bytes, bool, int, float, complex, type(None), type, torch.dtype, torch.device)
-_CONSTANT = frozenset({*_PLAIN, types.BuiltinFunctionType})  # as they are, no subclasses
+# Modules of these hold nobody's weights among their globals. Closures of transforms, and of
+# backwards, hold the user's.
+_WITHOUT_WEIGHTS = ("torch.", "gradproof.")
+
+
+Name = str | int  # of a captured tensor; of one that is an argument as well its place among those
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,17 @@ class _Spot:
     """A place outside of the arguments that holds tensors, and how to write to it."""
 
     tree: Tree  # what it holds
-    names: Mapping[int, str]  # of the leaves that are exchanged, by their place in `tree`
+    names: Mapping[int, Name]  # of the leaves that are exchanged, by their place in `tree`
     whole: Any  # what it holds, untouched
     write: Callable[[Any], None]  # puts something else there
 
 
 class Captured:
-    """What a function reads from outside of its arguments; their tensors, `given`, never count.
+    """What a function reads from outside of its arguments.
+
+    Args:
+        given: the tensors among its arguments. Where it reads one of them from outside as well, it
+            meets there what stands in the argument's place.
 
     Attributes:
         tensors: by name, as the user would write it: `weight`, `encoder.layers.0.bias`.
@@ -56,37 +62,40 @@ class Captured:
         self.tensors: dict[str, torch.Tensor] = {}
         self.modules: list[torch.nn.Module] = []
         self.generators: list[object] = []
-        self._given = set(map(id, given))
         self._seen: set[int] = set()
-        self._names: dict[int, str] = {}
+        self._names: dict[int, Name] = {id(tensor): k for k, tensor in enumerate(given)}
         self._spots: list[_Spot] = []
-        self._walk(fn, "")
+        self._search(fn, "")
 
     # Finding.
 
-    def _walk(self, value: Any, name: str) -> None:
-        """Look into a function, or what a place holds that can be called."""
-        if id(value) in self._seen or isinstance(value, _WITHOUT):
+    def _search(self, value: Any, name: str) -> None:
+        """Look into a function, a layer, or an object that can be called."""
+        if id(value) in self._seen:
             return
         self._seen.add(id(value))
-        if type(value) is types.FunctionType:
-            self._walk_function(value)
-        elif isinstance(value, torch.nn.Module):
-            self._walk_layer(value, name)
-        elif isinstance(value, functools.partial):
-            self._walk_partial(value)
-        elif isinstance(value, types.MethodType):
-            self._walk(value.__self__, "" if isinstance(value.__self__, torch.nn.Module) else name)
-            self._walk(value.__func__, name)
-        elif _kind_of(value.__class__)[0]:
+        if isinstance(value, GENERATORS):
             self.generators.append(value)
-        elif callable(value) and isinstance(inside := getattr(value, "__dict__", None), dict):
-            self._walk(inside.get("__wrapped__"), name)
+        elif not callable(value) or isinstance(value, (type, types.BuiltinFunctionType)):
+            return
+        elif isinstance(value, types.FunctionType):
+            self._search_function(value)
+        elif isinstance(value, torch.nn.Module):
+            self._search_layer(value, name)
+        elif isinstance(value, functools.partial):
+            self._search_partial(value)
+        elif isinstance(value, types.MethodType):
+            self._search(
+                value.__self__, "" if isinstance(value.__self__, torch.nn.Module) else name
+            )
+            self._search(value.__func__, name)
+        elif isinstance(inside := getattr(value, "__dict__", None), dict):
+            self._search(inside.get("__wrapped__"), name)
             for key in list(inside):
                 if not key.startswith("__"):  # annotations and the like hold nothing to exchange
-                    self._hold(inside[key], key, functools.partial(inside.__setitem__, key))
+                    self._search_place(inside[key], key, functools.partial(inside.__setitem__, key))
 
-    def _walk_layer(self, layer: torch.nn.Module, name: str) -> None:
+    def _search_layer(self, layer: torch.nn.Module, name: str) -> None:
         """Parameters and buffers; a shared one has its first name, as in `named_parameters`."""
         if isinstance(layer, torch.jit.ScriptModule):  # its state cannot be exchanged
             return
@@ -96,95 +105,76 @@ class Captured:
             stores: list[dict[str, Any]] = [module._parameters, module._buffers]
             held = [(store, key, tensor) for store in stores for key, tensor in store.items()]
             for store, key, tensor in held:
-                if tensor is not None and id(tensor) not in self._given:
+                if tensor is not None:
                     own = f"{prefix}.{key}" if prefix else key
                     if is_lazy(tensor):
                         raise UsageError(f"{own} is {unsupported_kind(tensor)}")
-                    own = self._add(own, tensor)
                     write = functools.partial(store.__setitem__, key)
-                    self._spots.append(_Spot(Tree(tensor), {0: own}, tensor, write))
+                    names = {0: self._name_tensor(own, tensor)}
+                    self._spots.append(_Spot(Tree(tensor), names, tensor, write))
             if isinstance(module, torch.nn.RNNBase):  # it keeps its weights in a list as well
-                self._hold_list(module)
+                self._add_weight_list(module)
 
-    def _hold_list(self, module: torch.nn.RNNBase) -> None:
+    def _add_weight_list(self, module: torch.nn.RNNBase) -> None:
         tree = Tree(module._flat_weights)
         names = {k: self._names[id(w)] for k, w in enumerate(tree.leaves) if id(w) in self._names}
         write = functools.partial(module.__dict__.__setitem__, "_flat_weights")
         self._spots.append(_Spot(tree, names, module._flat_weights, write))
 
-    def _walk_partial(self, value: functools.partial[Any]) -> None:
-        self._walk(value.func, "")
+    def _search_partial(self, value: functools.partial[Any]) -> None:
+        self._search(value.func, "")
         parameters = [p.name for p in parameters_of(value.func)][: len(value.args)]
         parameters += [f"bound {k}" for k in range(len(parameters), len(value.args))]
-        whole = dict(zip(parameters, value.args, strict=True)) | value.keywords
+        bound = dict(zip(parameters, value.args, strict=True)) | value.keywords
 
         def write(contents: dict[str, Any]) -> None:
             args = tuple(contents[name] for name in parameters)
             options = {key: contents[key] for key in contents if key not in parameters}
             value.__setstate__((value.func, args, options, vars(value)))  # type: ignore[attr-defined]  # how a partial is unpickled
 
-        self._hold(whole, "", write)
+        self._search_place(bound, "", write)
 
-    def _walk_function(self, fn: types.FunctionType) -> None:
-        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-            try:
-                value = cell.cell_contents
-            except ValueError:  # not filled yet
-                continue
-            self._hold(value, name, functools.partial(setattr, cell, "cell_contents"))
-        code, options = fn.__code__, fn.__kwdefaults__ or {}
+    def _search_function(self, fn: types.FunctionType) -> None:
+        """Variables of enclosing functions, default arguments, and globals that it mentions."""
+        code = fn.__code__
+        for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # not filled yet
+                self._search_place(
+                    cell.cell_contents, name, functools.partial(setattr, cell, "cell_contents")
+                )
         if fn.__defaults__:
             last = code.co_varnames[: code.co_argcount][-len(fn.__defaults__) :]
             defaults = dict(zip(last, fn.__defaults__, strict=True))
-            self._hold(defaults, "", lambda d: setattr(fn, "__defaults__", tuple(d.values())))
-        if options:
-            self._hold(dict(options), "", functools.partial(setattr, fn, "__kwdefaults__"))
-        # PyTorch's own globals, and ours, are nobody's weights; closures of transforms, and of
-        # backwards, hold the user's. functools.wraps takes __module__ from elsewhere.
-        home = str(fn.__globals__.get("__name__"))
-        for name in () if home.startswith(_WITHOUT_WEIGHTS) else _names_in(code):
+            self._search_place(
+                defaults, "", lambda d: setattr(fn, "__defaults__", tuple(d.values()))
+            )
+        if fn.__kwdefaults__:
+            write = functools.partial(setattr, fn, "__kwdefaults__")
+            self._search_place(dict(fn.__kwdefaults__), "", write)
+        if str(fn.__globals__.get("__name__")).startswith(_WITHOUT_WEIGHTS):
+            return
+        for name in _global_names(code):
             value = fn.__globals__.get(name)
-            beside = type(value) is types.FunctionType and value.__globals__ is fn.__globals__
-            kind: Any = value.__class__
-            if beside or _kind_of(kind)[1]:
-                self._hold(value, name, functools.partial(fn.__globals__.__setitem__, name))
+            is_neighbour = isinstance(value, types.FunctionType) and (
+                value.__globals__ is fn.__globals__
+            )
+            if is_neighbour or isinstance(value, (torch.Tensor, torch.nn.Module, *GENERATORS)):
+                self._search_place(value, name, functools.partial(fn.__globals__.__setitem__, name))
 
-    def _hold(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
+    def _search_place(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
         """What a place holds: tensors to exchange, and more to look into."""
-        if type(value) in _CONSTANT:
-            return
-        if not isinstance(value, (torch.Tensor, dict, list, tuple)) and not hasattr(
-            value, "__dataclass_fields__"
-        ):
-            self._walk(value, name)
-            return
-        if type(value) in (tuple, list, dict) and self._is_plain(value):
-            return
         tree = Tree(value)
-        named: dict[int, str] = {}
-        for place, leaf in enumerate(tree.leaves):
-            if type(leaf) in _CONSTANT or isinstance(leaf, _PLAIN) or id(leaf) in self._given:
-                continue
-            held = isinstance(leaf, torch.Tensor)
-            if held and not (is_differentiable(leaf) and leaf.requires_grad):
-                continue
-            path = tree.paths[place]
-            own = name + keystr(path) if name else f"{path[0].key}{keystr(path[1:])}"
-            if held:
-                named[place] = self._add(own, leaf)
-            else:
-                self._walk(leaf, own)
-        if named:
-            self._spots.append(_Spot(tree, named, value, write))
+        names: dict[int, Name] = {}
+        for place, (leaf, path) in enumerate(zip(tree.leaves, tree.paths, strict=True)):
+            own = name + keystr(path) if name or not path else f"{path[0].key}{keystr(path[1:])}"
+            if not isinstance(leaf, torch.Tensor):
+                self._search(leaf, own)
+            elif is_differentiable(leaf) and leaf.requires_grad:
+                names[place] = self._name_tensor(own, leaf)
+        if names:
+            self._spots.append(_Spot(tree, names, value, write))
 
-    def _is_plain(self, value: Any) -> bool:
-        """Whether a container holds constants and given tensors alone, as nearly always."""
-        for leaf in value.values() if type(value) is dict else value:
-            if type(leaf) not in _CONSTANT and id(leaf) not in self._given:
-                return False
-        return True
-
-    def _add(self, name: str, tensor: torch.Tensor) -> str:
+    def _name_tensor(self, name: str, tensor: torch.Tensor) -> Name:
         """The name of a tensor, which has one however often it is found."""
         if id(tensor) not in self._names:
             while name in self.tensors:
@@ -195,16 +185,32 @@ class Captured:
 
     # Calling.
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the function reads no tensor from outside that would be exchanged."""
+        return not self._spots
+
     @contextmanager
-    def exchange_tensors(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[None]:
-        """Meanwhile the function reads these tensors in the places of its own."""
+    def exchange_tensors(
+        self, tensors: Mapping[str, torch.Tensor], given: Sequence[torch.Tensor]
+    ) -> Iterator[None]:
+        """Meanwhile the function reads these tensors in the places of its own.
+
+        Args:
+            tensors: by the names of the captured ones.
+            given: in the places of those among the arguments.
+        """
+        others: dict[Name, torch.Tensor] = dict(enumerate(given))
+        others.update(tensors)
         with restored(*(functools.partial(spot.write, spot.whole) for spot in self._spots)):
             for spot in self._spots:
-                others = {place: tensors[name] for place, name in spot.names.items()}
-                spot.write(tree_with(spot.tree, others))
+                leaves = spot.tree.leaves.copy()
+                for place, name in spot.names.items():
+                    leaves[place] = others[name]
+                spot.write(spot.tree.rebuilt(leaves))
             yield
 
-    def captured_of(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
+    def counterparts_in(self, fn: Callable[..., Any], twin: Callable[..., Any]) -> Captured:
         """What another function reads, by the names that its counterparts have here.
 
         What has none here stays what it is. `twin` is that function before its tensors were
@@ -219,29 +225,19 @@ class Captured:
                 f"{name_of(twin)} reads no tensor {missing[0]}, which {name_of(self.fn)} reads "
                 "from outside of its arguments; pass it as an argument to both"
             )
+        known = {own: name for own, name in names.items() if name in self._names.values()}
         found._spots = [
             replace(
-                spot,
-                names={p: names[n] for p, n in spot.names.items() if names[n] in self.tensors},
+                spot, names={place: known[own] for place, own in spot.names.items() if own in known}
             )
             for spot in found._spots
         ]
         return found
 
 
-@functools.lru_cache(maxsize=1024)
-def _kind_of(kind: Any) -> tuple[bool, bool]:
-    """Whether a type is one of generators of random numbers, and whether it is worth holding.
-
-    Types are few, and those of PyTorch take long to say so.
-    """
-    drawn = issubclass(kind, GENERATORS)
-    return drawn, drawn or issubclass(kind, (torch.Tensor, torch.nn.Module))
-
-
 @functools.lru_cache(maxsize=4096)
-def _names_in(code: types.CodeType) -> tuple[str, ...]:
+def _global_names(code: types.CodeType) -> tuple[str, ...]:
     """Names of the globals that a piece of code and the functions defined in it read."""
     own = {str(step.argval) for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
-    inner = [_names_in(part) for part in code.co_consts if isinstance(part, types.CodeType)]
+    inner = [_global_names(part) for part in code.co_consts if isinstance(part, types.CodeType)]
     return tuple(sorted(own.union(*inner)))

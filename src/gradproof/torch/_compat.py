@@ -53,22 +53,8 @@ NormBase = torch.nn.modules.batchnorm._NormBase
 run_engine: Any = torch.autograd.Variable._execution_engine.run_backward
 run_engine_with_devices = torch.autograd.graph._engine_run_backward
 
-# Whether the backward that runs now will run a node: what a graph reaches, without a run of it.
-# Publicly only a walk along `next_functions` in Python says so, for too long in a large graph.
-will_run_node: Callable[[Any], bool] = torch._C._will_engine_execute_node
-
-# The node of a leaf, to recognise it in a graph; public as an object, not as a class.
-AccumulateGrad: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]  # stubs
 # Hands an undefined gradient to what is before it, as in PyTorch's gradcheck. Nothing public does.
 UndefinedGrad: Any = torch._C._functions.UndefinedGrad
-
-# How many hold a tensor's memory, to learn whether somebody kept a gradient: what holds it in C++
-# has no reference in Python.
-storage_use_count: Callable[[int], int] = torch._C._storage_Use_Count
-
-# `forward_ad.make_dual` and `unpack_dual` without their wrapping, of which a check makes thousands.
-make_dual: Any = torch._VF._make_dual
-unpack_dual: Any = torch._VF._unpack_dual
 
 
 def forward_level() -> int:
@@ -83,11 +69,6 @@ def forward_level() -> int:
 OpOverload: Any = torch._ops.OpOverload
 OpOverloadPacket: Any = torch._ops.OpOverloadPacket
 
-# Where `torch.autograd.backward` and `grad` look the engine up, patched while a run is recorded.
-BACKWARD_OWNER, BACKWARD_NAME = torch.autograd, "_engine_run_backward"
-
-# The layout of tensors in MKLDNN's memory; `tensor.layout` returns it, under no public name.
-MKLDNN = torch._mkldnn  # type: ignore[attr-defined]
 # A view with the negative bit, as `x.conj().imag` has it: made of any tensor by nothing public.
 neg_view: Callable[[torch.Tensor], torch.Tensor] = torch._neg_view
 

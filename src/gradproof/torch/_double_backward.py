@@ -12,10 +12,11 @@ from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import container
 from gradproof.errors import UsageError
 from gradproof.torch._call import backward_gradients
+from gradproof.torch._compat import pytree
 from gradproof.torch._guards import WrongNumberError, as_tuple
 from gradproof.torch._outputs import named_outputs
 from gradproof.torch._tensors import unsupported_kind
-from gradproof.torch._tree import Tree, input_name, is_flat, leaves_of
+from gradproof.torch._tree import Tree, input_name
 
 _SEED = 0x6772616470726F6F  # any number: the probes, not these cotangents, are what varies
 # What a cotangent shares with its output.
@@ -36,12 +37,12 @@ def draw_grad_outputs(
     """
     generator = torch.Generator(device="cpu").manual_seed(_SEED)
     return tuple(
-        _uniform(output, generator, noncontiguous=noncontiguous)
-        for output in _outputs(func, inputs)
+        _draw_tensor(output, generator, noncontiguous=noncontiguous)
+        for output in _outputs_of_call(func, inputs)
     )
 
 
-def _uniform(
+def _draw_tensor(
     like: torch.Tensor, generator: torch.Generator, *, noncontiguous: bool
 ) -> torch.Tensor:
     shape = tuple(like.shape)
@@ -61,7 +62,7 @@ def given_grad_outputs(
     """The cotangents as a tuple. UsageError unless they match the outputs that require grad."""
     cotangents = as_tuple(grad_outputs)
     with torch.enable_grad():
-        outputs = _outputs(func, inputs)
+        outputs = _outputs_of_call(func, inputs)
     if len(cotangents) != len(outputs):
         raise WrongNumberError(
             f"grad_outputs: expected one per output that requires grad, {len(outputs)} in all, "
@@ -80,15 +81,15 @@ def given_grad_outputs(
     return cotangents
 
 
-def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+def _outputs_of_call(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """Those of one call that require grad. UsageError where some tensor has no coordinates."""
     result = func(*inputs)
     plain = type(result) is torch.Tensor and result.layout is torch.strided
     if not plain or unsupported_kind(result):
         name = name_of(func)
-        if leaves_of(container(f"the result of {name}", result)):
+        if pytree.tree_leaves(container(f"the result of {name}", result)):
             named_outputs(result, name)
-    return _differentiable(result)
+    return _differentiable_outputs(result)
 
 
 def gradient_of(
@@ -102,15 +103,15 @@ def gradient_of(
     count, given = len(inputs), (*inputs, *grad_outputs)
     tree = Tree((given, {}))
     wanted = [k for k, leaf in enumerate(tree.leaves) if _requires_grad(leaf)]
-    flat = is_flat(given, tree.leaves)
+    flat = list(map(id, tree.leaves)) == list(map(id, given))
     checked = [k for k in wanted if tree.paths[k][1].idx < count]
 
     def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
-        leaves = arguments if flat else leaves_of(list(arguments))
+        leaves = arguments if flat else pytree.tree_leaves(list(arguments))
         for place in wanted:
             if not leaves[place].requires_grad:
                 leaves[place].requires_grad_()
-        outputs = _differentiable(func(*arguments[:count]))
+        outputs = _differentiable_outputs(func(*arguments[:count]))
         if not outputs:
             raise UsageError(
                 "func: none of its outputs requires grad, so there is no gradient to differentiate."
@@ -130,7 +131,7 @@ def _requires_grad(value: Any) -> bool:
     return bool(is_tensor_like(value) and value.requires_grad)
 
 
-def _differentiable(outputs: Any) -> tuple[torch.Tensor, ...]:
+def _differentiable_outputs(outputs: Any) -> tuple[torch.Tensor, ...]:
     if type(outputs) is torch.Tensor:
         return (outputs,) if outputs.requires_grad else ()
     return tuple(output for output in as_tuple(outputs) if _requires_grad(output))

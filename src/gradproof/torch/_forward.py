@@ -20,7 +20,7 @@ from gradproof._data.exceptions import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
-from gradproof.torch._compat import forward_level, legacy_vmap, make_dual, unpack_dual
+from gradproof.torch._compat import forward_level, legacy_vmap
 from gradproof.torch._graph import batched_result
 from gradproof.torch._operators import is_custom, operator_name
 from gradproof.torch._outputs import Outputs, floating_in
@@ -38,12 +38,11 @@ _NO_FORWARD = (
     "Cannot access storage of",
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
-_LACKING = "Trying to use forward AD with"  # an operation for which there may be a formula
 _PYTORCH = frozenset({"torch"})
 _NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
 
-def _level() -> AbstractContextManager[Any]:
+def _dual_level() -> AbstractContextManager[Any]:
     """A level of forward mode: a new one, or the user's, since they do not nest."""
     return nullcontext() if forward_level() >= 0 else forward_ad.dual_level()
 
@@ -52,25 +51,12 @@ def _level() -> AbstractContextManager[Any]:
 def _load_formulas() -> None:
     """Have PyTorch compile the formulas by which some backwards are differentiated forward.
 
-    Its make_dual does when it is first called, for a tenth of a second.
+    Its `make_dual` does when it is first called, by its own deprecated `torch.jit.script`. That
+    warning is not the user's, whose filters may turn it into an error.
     """
-    # By its own deprecated torch.jit.script; that warning is not the user's, whose filters may turn
-    # it into an error.
-    with warnings.catch_warnings(), _level():
+    with warnings.catch_warnings(), _dual_level():
         warnings.simplefilter("ignore", DeprecationWarning)
         forward_ad.make_dual(torch.zeros(()), torch.zeros(()))
-
-
-def _dual(primal: torch.Tensor, tangent: torch.Tensor) -> torch.Tensor:
-    """A dual number, of which the formulas are not loaded: an operation that lacks one says so."""
-    made: torch.Tensor = make_dual(primal, tangent, level=forward_level())
-    return made
-
-
-def _tangent(dual: torch.Tensor) -> torch.Tensor | None:
-    """That of a dual number, None where it has none."""
-    found: torch.Tensor | None = unpack_dual(dual, level=forward_level())[1]
-    return found
 
 
 class Forward:
@@ -89,15 +75,11 @@ class Forward:
         """The inputs of a run, which may write there."""
         return self._inputs.tensors_at(private_vector(self._inputs.point))
 
-    def require(self) -> None:
+    def require_tangents(self) -> None:
         """Unsupported where no tangent can be attached to an input."""
         if self._is_able:
             return
-        if self._call.in_place:
-            raise Unsupported("the function uses captured tensors, which cannot carry tangents")
-        for leaf in self._inputs.leaves:
-            if leaf.no_forward:
-                raise Unsupported(leaf.no_forward)
+        _load_formulas()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: the operator by itself is not accused of it.
         if is_custom(operator_name(self._call.fn)) and self._tangents_are_lost:
@@ -113,44 +95,44 @@ class Forward:
         tangents = [
             torch.ones_like(primal) for primal in self._inputs.tensors_at(self._inputs.point)
         ]
-        with _level():
-            return all(tangent is None for tangent in self._push(tangents))
+        with _dual_level():
+            return all(tangent is None for tangent in self._output_tangents(tangents))
 
     def jvp(self, u: Array, missing: frozenset[int] = frozenset()) -> Array:
         """J u; the inputs `missing` are plain tensors instead of having zero tangents."""
-        self.require()
+        self.require_tangents()
         function: object = self._call.fn
         if isinstance(function, Tangent):
             return self._nested_jvp(function, u)
         tangents = [
             None if slot in missing else tensor
-            for slot, tensor in enumerate(self._inputs.directions(private_vector(u)))
+            for slot, tensor in enumerate(self._inputs.direction_tensors(private_vector(u)))
         ]
-        with _level():
-            found = self._push(tangents)
+        with _dual_level():
+            found = self._output_tangents(tangents)
             return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
 
     def _nested_jvp(self, function: Tangent, u: Array) -> Array:
         """J u by torch.func; Unsupported where that refuses the function, as it does some."""
         primals = tuple(self._primals())
-        tangents = tuple(self._inputs.directions(private_vector(u)))
+        tangents = tuple(self._inputs.direction_tensors(private_vector(u)))
         found = functional_result(lambda: torch.func.jvp(function.nested_jvp, primals, tangents)[1])
         kept = self._outputs.kept
         return self._outputs.vector((output, found[output.position]) for output in kept)
 
     def jvp_batch(self, us: Array) -> Array:
         """J u for every row of `us`, under vmap."""
-        self.require()
+        self.require_tangents()
         if isinstance(self._call.fn, Tangent):
             raise Unsupported("no batched forward mode of forward mode")
-        rows, outputs = [self._inputs.directions(u) for u in us], self._outputs
+        rows, outputs = [self._inputs.direction_tensors(u) for u in us], self._outputs
         batch = np.zeros((len(rows), outputs.space.size))
         if not rows:
             return batch
 
         def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with _level():
-                pairs = zip(outputs.kept, self._push(tangents), strict=True)
+            with _dual_level():
+                pairs = zip(outputs.kept, self._output_tangents(tangents), strict=True)
                 return tuple(output.zeros() if u is None else u for output, u in pairs)
 
         def push_all() -> Any:
@@ -162,23 +144,19 @@ class Forward:
             batch[:, output.part] = found.reshape(len(rows), -1)
         return batch
 
-    def _push(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    def _output_tangents(
+        self, tangents: Sequence[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
         """One tangent per output slot, inside a dual level; None where it is zero."""
-        runs = self._call.counts["function"]
         try:
             return self._dual_result(tangents)
         except NotImplementedError as error:
-            # A custom Function without a jvp says so in other words, and no formula would help it.
-            if _LACKING in text_of(error) and not _load_formulas.cache_info().currsize:
-                _load_formulas()
-                self._call.counts["function"] = runs  # broken off for want of them, it was none
-                return self._push(tangents)
             raise Unsupported(first_line(error)) from error
         except RuntimeError as error:
             message = text_of(error)
             if not self.needs_grad and any(phrase in message for phrase in _NEEDS_GRAD):
                 self.needs_grad = True
-                return self._push(tangents)
+                return self._output_tangents(tangents)
             if any(phrase in message for phrase in _NO_FORWARD) and not is_raised_by_user(
                 error, _PYTORCH
             ):
@@ -190,22 +168,22 @@ class Forward:
         for primal, tangent in zip(self._primals(), tangents, strict=True):
             if self.needs_grad:
                 primal.requires_grad_()
-            duals.append(primal if tangent is None else _dual(primal, tangent))
+            duals.append(primal if tangent is None else forward_ad.make_dual(primal, tangent))
         floating = floating_in(self._call(duals))
-        return [_tangent(floating[output.position]) for output in self._outputs.kept]
+        found = [forward_ad.unpack_dual(floating[each.position]) for each in self._outputs.kept]
+        return [dual.tangent for dual in found]
 
     def derivative(self, u: Array) -> tuple[Tangent, list[torch.Tensor], list[str]]:
         """The function (x, u) -> J(x) u, tensors to call it at, and their names."""
-        self.require()
-        _load_formulas()
+        self.require_tangents()
         if not self._outputs.attached:
             raise Unsupported("no output has a derivative")
-        directions = self._inputs.directions(private_vector(u))
+        directions = self._inputs.direction_tensors(private_vector(u))
         for direction in directions:
             direction.requires_grad_()
         names = [slot.name for slot in self._inputs.space.slots]
         names += [f"tangent of {name}" for name in names]
-        tensors = [*self._call.fresh(), *directions]
+        tensors = [*self._call.inputs.copy_inputs(), *directions]
         return Tangent(self._call, self._outputs), tensors, names
 
 
@@ -229,7 +207,7 @@ class Tangent:
         inputs, tangents = tensors[: self._count], tensors[self._count :]
         with forward_ad.dual_level():
             duals = [forward_ad.make_dual(x, u) for x, u in zip(inputs, tangents, strict=True)]
-            roots = self._outputs.roots(self._call.run(duals))
+            roots = self._outputs.roots(self._call(duals))
             pairs = [forward_ad.unpack_dual(root) for root in roots]
             if all(pair.tangent is None for pair in pairs):
                 raise Unsupported("no output has a tangent")
@@ -244,7 +222,7 @@ class Tangent:
         return tuple(torch.func.jvp(self._values, tuple(inputs), tuple(tangents))[1])
 
     def _values(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(self._outputs.roots(self._call.run(inputs)))
+        return tuple(self._outputs.roots(self._call(inputs)))
 
 
 def functional_result(run: Callable[[], Any]) -> Any:

@@ -8,7 +8,6 @@ import torch
 
 from gradproof._data.space import Array
 from gradproof._maps.contract import Trait
-from gradproof.torch._compat import MKLDNN
 from gradproof.torch._graph import Graph
 
 
@@ -24,16 +23,10 @@ def differing_traits(graph: Graph, gradients: Sequence[torch.Tensor | None]) -> 
     return [
         Trait(slot, what, claimed, expected)
         for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
-        if gradient is not None and not _is_like(gradient, leaf.original)
+        if gradient is not None
         for what, claimed, expected in _traits(gradient, leaf.original)
         if claimed != expected
     ]
-
-
-def _is_like(gradient: torch.Tensor, like: torch.Tensor) -> bool:
-    """Whether no trait differs, as nearly always: to write them down takes longer."""
-    same = gradient.dtype is like.dtype and gradient.device == like.device
-    return same and gradient.shape == like.shape and gradient.layout is torch.strided
 
 
 def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, str, str]]:
@@ -43,7 +36,7 @@ def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, s
     if gradient.layout is torch.strided:  # fits an input of any layout
         return
     yield "layout", str(gradient.layout), str(like.layout)
-    if gradient.layout is like.layout and gradient.layout is not MKLDNN:
+    if gradient.layout is like.layout:
         yield "sparse_dim", str(gradient.sparse_dim()), str(like.sparse_dim())
         yield "dense_dim", str(gradient.dense_dim()), str(like.dense_dim())
 
@@ -57,5 +50,5 @@ def outside_domain(graph: Graph, v: Array) -> list[tuple[int, tuple[int, ...], f
         (slot, index, value)
         for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))
         if gradient is not None
-        for index, value in leaf.outside(gradient)
+        for index, value in leaf.entries_outside(gradient)
     ]

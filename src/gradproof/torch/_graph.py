@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,30 +17,13 @@ from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Refused, Unsupported
 from gradproof.torch._call import Call, backward_gradients
-from gradproof.torch._compat import UndefinedGrad, preserved_version_counter, storage_use_count
-from gradproof.torch._graph_contents import (
-    has_raising_node,
-    outputs_have_leaves,
-    positions_outside_graph,
-)
+from gradproof.torch._compat import UndefinedGrad
+from gradproof.torch._graph_contents import may_have_raising_node
 from gradproof.torch._outputs import Outputs, floating_in
-from gradproof.torch._tensors import PLAIN, private_vector
+from gradproof.torch._tensors import private_vector
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
-
-
-def _holders(tensor: Any) -> tuple[int, ...]:
-    """What changes once somebody keeps a tensor, its memory, or a weak reference, or writes."""
-    memory = tensor.untyped_storage()
-    return (
-        sys.getrefcount(tensor),
-        weakref.getweakrefcount(tensor),
-        tensor._use_count(),
-        storage_use_count(memory._cdata),
-        tensor._version,
-        *tensor.shape,
-    )
 
 
 class Graph:
@@ -52,6 +32,8 @@ class Graph:
     Attributes:
         results: its floating outputs.
         roots: those that have a derivative.
+        returned_gradients: those of the first backward, to see whether a later one overwrites them.
+        later_effects: what runs that shared its buffers changed, as (kind, sentence).
     """
 
     def __init__(
@@ -62,36 +44,13 @@ class Graph:
         self.roots = [self.results[output.position] for output in outputs.attached]
         self._refused: Unsupported | None = None
         self._vmapped = False
-        self._lent: list[torch.Tensor] = []
-        self._held: list[tuple[int, ...]] = []  # by whom each of those was held when it was made
         self._value: Array | None = None  # what the run returned
-        self._gradients = HandedOut()
-        self._overtaken: list[tuple[str, str]] = []  # of a run that another one overtook
+        self.returned_gradients = HandedOut()
+        self.later_effects: list[tuple[str, str]] = []
 
     def graph_of_other_run(self, tensors: Sequence[torch.Tensor]) -> Graph:
-        """The graph of another run."""
+        """The graph of another run of the same function."""
         return Graph(self.call, self.outputs, tensors, self.call(tensors))
-
-    def settled_graph(self) -> Graph:
-        """The graph to keep: another one where the function reads its inputs from outside.
-
-        It does where the result ignores private copies and depends on the user's own tensors.
-        """
-        if self.call.in_place or not self.roots or not self.inputs.are_dense:
-            return self
-        unused = [k for k in self.unreached_slots if k not in self.call.arguments.beside]
-        if not unused:
-            return self
-        call = self.call.on_originals()
-        originals = call.fresh()
-        other = Graph(call, self.outputs, originals, call(originals))
-        gradients = other.grad([torch.ones_like(root) for root in other.roots])
-        return self if all(gradients[place] is None for place in unused) else other
-
-    @cached_property
-    def unreached_slots(self) -> list[int]:
-        """Positions of the inputs that it does not contain."""
-        return positions_outside_graph(self.roots, self.tensors)
 
     def value(self) -> Array:
         """What the run returned, when this was first asked."""
@@ -100,12 +59,13 @@ class Graph:
         return self._value
 
     def overwritten_gradients(self) -> list[tuple[str, str]]:
-        """What is no longer what the run, or its first backward, returned: (kind, sentence) each.
+        """Outputs, and gradients of the first backward, that changed since: (kind, sentence) each.
 
-        Either may hand out memory of its own, which the next one writes into.
+        A function may return its own work space, which the next call or backward overwrites.
         """
-        found = [*self._gradients.overwritten_gradients(self.inputs.space), *self._overtaken]
-        if self._value is not None and not self.call.in_place:
+        found = self.returned_gradients.overwritten_gradients(self.inputs.space)
+        found += self.later_effects
+        if self._value is not None:
             now = self.outputs.flatten(self.results)
             for name in changed_slots(self.outputs.space, self._value, now):
                 if any(output.slot.name == name for output in self.outputs.attached):
@@ -119,26 +79,12 @@ class Graph:
         return self.call.grad(self.roots, self.tensors, cotangents, **options)
 
     def gradient(self, cotangents: Sequence[torch.Tensor], v: Array) -> Array:
-        """The same in a vector, v holding the cotangents; zero with nothing to go back from."""
+        """J^T v as a vector; the cotangents are the tensors of v. Zero where there are none."""
         found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
-        vector, handed_out = self.inputs.vector(found), self._gradients
+        vector, handed_out = self.inputs.vector(found), self.returned_gradients
         if handed_out.pair is None:
             handed_out.watch(v, found, vector, self.inputs.vector)
         return vector
-
-    def cotangents(self, v: Array) -> list[torch.Tensor]:
-        """Those that v holds, where the ones before lay.
-
-        Memory that an allocator hands out again is that too, so that a backward may not know its
-        cotangent by its id, nor by its address and version.
-        """
-        given = self.outputs.cotangents(v)
-        if self._lent and list(map(_holders, self._lent)) == self._held:
-            for tensor, values in zip(self._lent, given, strict=True):
-                tensor.data.copy_(values)  # its version stays
-        else:
-            self._lent, self._held = given, list(map(_holders, given))
-        return self._lent
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:
         """J^T v for every row of `vs` in one vectorised backward.
@@ -201,8 +147,9 @@ class Graph:
 
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
         """J^T v of a run of its own, in which only the inputs `slots` require grad."""
-        self.call.require_arguments()
-        tensors = [tensor.requires_grad_(k in slots) for k, tensor in enumerate(self.call.fresh())]
+        tensors = self.inputs.copy_inputs()
+        for place, tensor in enumerate(tensors):
+            tensor.requires_grad_(place in slots)
         with unsupported(why=exception_line, kind=Refused):
             roots = self.outputs.roots(self.call(tensors))
         cotangents = self.outputs.cotangents(v)
@@ -225,7 +172,7 @@ class Graph:
         if not self.roots:
             return self.outputs.vector(()), self.inputs.vector(())
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
-        directions = self.inputs.directions(private_vector(u))
+        directions = self.inputs.direction_tensors(private_vector(u))
         with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
             pairs = [
@@ -243,59 +190,6 @@ class Graph:
         image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
         return image, self.inputs.vector(gradients)
 
-    # Further runs that share something with the kept one: memory, buffers.
-
-    def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[Array, Array]:
-        """F(x) and J(x)^T v of a run with the tensors of the kept one, which hold x meanwhile.
-
-        Their version is another while they do, as after an optimiser's step, and that of the kept
-        graph again afterwards.
-        """
-        plain = self.inputs.are_dense
-        if self.call.in_place or not plain or any(type(t) not in PLAIN for t in self.tensors):
-            raise Unsupported("its inputs are not written into")
-        held, new = (
-            [t.detach().clone() for t in self.tensors],
-            self.inputs.tensors_at(private_vector(x)),
-        )
-        with ExitStack() as versions, torch.no_grad():
-            for tensor in self.tensors:
-                versions.enter_context(preserved_version_counter(tensor))
-            try:
-                for tensor, values in zip(self.tensors, new, strict=True):
-                    tensor.copy_(values)
-                with torch.enable_grad():
-                    there = self.graph_of_other_run(self.tensors)
-                    return there.value(), there.gradient(there.cotangents(v), v)
-            finally:
-                for tensor, values in zip(self.tensors, held, strict=True):
-                    tensor.copy_(values)
-
-    def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
-        """(J^T v, F(x), J(x)^T v) of a run at the point and one at x, what the first wrote left."""
-        call = self.call
-        if call.in_place or not call.arguments.writes:
-            raise Unsupported("the function writes into no tensor of its own")
-        second = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(private_vector(x))]
-        with call.arguments.left_as_written():
-            here = self.graph_of_other_run(call.fresh())
-            here.value()
-            there = self.graph_of_other_run(second)
-            value, first = there.value(), here.gradient(here.cotangents(v), v)
-            last = there.gradient(there.cotangents(v), v)
-            here._gradients.watch(x, (), last, self.inputs.vector)
-            self._overtaken = here.overwritten_gradients()
-            return first, value, last
-
-    def carried_arrays(self) -> tuple[str, ...]:
-        """Tensors of the function's own, by name, that a run writes and the next one depends on."""
-        arguments = self.call.arguments
-        if self.call.in_place or not arguments.writes:
-            return ()
-        with arguments.left_as_written():
-            first, second = (self.graph_of_other_run(self.call.fresh()).value() for _ in range(2))
-            return () if bool((first == second).all()) else arguments.written()
-
     # The derivative as a function of its own.
 
     def derivative(self, v: Array) -> tuple[Callable[..., Any], list[torch.Tensor], list[str]]:
@@ -309,7 +203,7 @@ class Graph:
                 if not tensor.requires_grad:
                     tensor.requires_grad_()
             inputs, cotangents = tensors[:count], tensors[count:]
-            roots = self.outputs.roots(call.run(inputs))
+            roots = self.outputs.roots(call(inputs))
             gradients = call.grad(roots, inputs, cotangents, create_graph=True)
             if all(gradient is None for gradient in gradients):
                 raise Unsupported("no output depends on an input")
@@ -325,7 +219,7 @@ class Graph:
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
         names = [slot.name for slot in self.inputs.space.slots]
         names += [f"cotangent of {output.slot.name}" for output in self.outputs.attached]
-        return gradient, [*call.fresh(), *cotangents], names
+        return gradient, [*call.inputs.copy_inputs(), *cotangents], names
 
     def refusal(self) -> Unsupported | None:
         """Why its own backward cannot run, where the function is itself a derivative.
@@ -335,26 +229,22 @@ class Graph:
         """
         if not self.roots:
             return None
-        # once_differentiable raises only if its node is run, which a graph that ends there never
-        # does.
-        ends = not self.call.in_place
-        lead = outputs_have_leaves(self.roots, self.tensors) if ends else [True] * len(self.roots)
-        if any(
-            has_raising_node(root)
-            for root, leads in zip(self.roots, lead, strict=True)
-            if not leads
-        ):
-            return Unsupported(
-                "a backward says that it cannot be differentiated (once_differentiable, or an "
-                "operator without such a rule)"
-            )
         try:
+            for root in filter(may_have_raising_node, self.roots):
+                # once_differentiable raises only if its node is run, which a graph that ends there
+                # never does.
+                alone = self.call.grad([root], self.tensors, [torch.ones_like(root)])
+                if all(gradient is None for gradient in alone):
+                    return Unsupported(
+                        "a backward says that it cannot be differentiated (once_differentiable, "
+                        "or an operator without such a rule)"
+                    )
             ones = np.ones(self.outputs.space.size)
-            self.gradient(self.cotangents(ones), ones)
+            self.gradient(self.outputs.cotangents(ones), ones)
         except NotImplementedError as error:
             return Unsupported(first_line(error))
         except RuntimeError as error:
-            if any(map(has_raising_node, self.roots)):
+            if any(map(may_have_raising_node, self.roots)):
                 return Unsupported(first_line(error))
             return Raised(exception_line(error))
         return None

@@ -1,131 +1,59 @@
-"""What the graph behind some outputs contains: leaves, nodes that only raise, precision inside.
+"""The graph behind some outputs: the leaves that it reaches, nodes that only raise, its dtypes.
 
-To walk a graph by `next_functions` makes each node an object of Python, and such nodes release
-their successors by recursion: 100,000 in a row end the process. So PyTorch's engine is asked.
+A walk by `next_functions` makes each node an object of Python, and such nodes release their
+successors by recursion: 100,000 in a row end the process. So a walk ends after some nodes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
-from gradproof._maps.contract import Unsupported
-from gradproof.torch._compat import AccumulateGrad, UndefinedGrad, will_run_node
 from gradproof.torch._tensors import is_floating, unit_roundoff
 
-_LOOKED_AT = 32  # nodes that are looked at before the engine is asked, which takes as long
-_WALKED = 1_000  # nodes of a graph that become objects of Python; far from what overflows a stack
+_MOST_NODES = 1_000  # that are looked at; far from what overflows a stack
 
 
-class _PlannedError(Exception):
-    """Ends a backward that is planned, before a node of the user's runs."""
-
-
-class _Planned(torch.autograd.Function):
-    """A number that depends on the outputs of a graph; its backward tells what would be run."""
-
-    @staticmethod
-    def forward(ctx: Any, tell: Callable[[], None], *outputs: torch.Tensor) -> torch.Tensor:  # noqa: ARG004  # the graph
-        ctx.tell = tell
-        return torch.zeros(())
-
-    @staticmethod
-    def backward(ctx: Any, _: torch.Tensor) -> Any:
-        ctx.tell()
-        raise _PlannedError
-
-
-def leaves_are_in_graph(
-    outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]
-) -> list[bool]:
-    """Which of these leaf tensors, that require grad, the graph of the outputs contains."""
-    # UndefinedGrad takes every layout, and subclasses as tensors.
-    after: Any = UndefinedGrad()
-    with torch.enable_grad():
-        nodes = [after(leaf).grad_fn.next_functions[0][0] for leaf in leaves]
-    return _would_run(outputs, leaves, nodes)
-
-
-def outputs_have_leaves(
-    outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]
-) -> list[bool]:
-    """Which of these outputs have one of the leaf tensors, that require grad, in their graph."""
-    there = {id(leaf) for leaf in leaves}
-    made = [output for output in outputs if output.grad_fn is not None]
-    found = dict(
-        zip(map(id, made), _would_run(made, leaves, [one.grad_fn for one in made]), strict=True)
-    )
-    return [found.get(id(output), id(output) in there) for output in outputs]
-
-
-def _would_run(
-    outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor], nodes: Sequence[Any]
-) -> list[bool]:
-    """Which of these nodes a backward from the outputs to the leaves would run.
-
-    It is begun, for which the engine finds what it has to run, and given up before any of that
-    runs.
-    """
-    found = [False] * len(nodes)
-    outputs = [output for output in outputs if output.requires_grad]
-    if not leaves or not outputs:
-        return found
-
-    def tell() -> None:
-        found[:] = map(will_run_node, nodes)
-
-    with torch.enable_grad():
-        root = _Planned.apply(tell, *outputs)  # type: ignore[no-untyped-call]  # PyTorch's
-        with contextlib.suppress(_PlannedError):
-            torch.autograd.backward(root, retain_graph=True, inputs=list(leaves))
-    return found
-
-
-def positions_outside_graph(
+def unreached_tensors(
     outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
 ) -> list[int]:
-    """Positions of the leaf tensors that the graph of the outputs does not contain."""
-    missing = set(map(id, tensors))
-    for node in itertools.islice(_nodes(outputs), _LOOKED_AT):
-        if type(node) is AccumulateGrad:
-            missing.discard(id(node.variable))
-            if not missing:
-                return []
-    there = {id(output) for output in outputs}
-    asked = [k for k, tensor in enumerate(tensors) if tensor.is_leaf and tensor.requires_grad]
-    found = leaves_are_in_graph(outputs, [tensors[k] for k in asked])
-    there |= {id(tensors[k]) for k, here in zip(asked, found, strict=True) if here}
-    return [position for position, tensor in enumerate(tensors) if id(tensor) not in there]
+    """Positions of the leaf tensors that the graph of the outputs does not contain.
 
-
-def has_raising_node(gradient: torch.Tensor) -> bool:
-    """Whether a node in the graph of a gradient only raises: as once_differentiable marks it.
-
-    Unsupported where the graph is too large to look for such a node.
+    None of them where the graph is too large to tell.
     """
-    for number, node in enumerate(_nodes([gradient])):
-        if "Error" in node.name() or "NotImplemented" in node.name():
+    missing = dict(zip(map(id, tensors), range(len(tensors)), strict=True))
+    for output in outputs:
+        missing.pop(id(output), None)
+    for number, node in enumerate(_nodes(outputs)):
+        if not missing or number == _MOST_NODES:
+            return []
+        if node.name() == "torch::autograd::AccumulateGrad":
+            missing.pop(id(node.variable), None)
+    return sorted(missing.values())
+
+
+def may_have_raising_node(output: torch.Tensor) -> bool:
+    """Whether a node in the graph of an output only raises, as once_differentiable marks it.
+
+    True also where the graph is too large to look for such a node.
+    """
+    for number, node in enumerate(_nodes([output])):
+        if number == _MOST_NODES or "Error" in node.name() or "NotImplemented" in node.name():
             return True
-        if number == _WALKED:
-            raise Unsupported(
-                f"the graph of a gradient has more than {_WALKED:,} nodes, too many to look for "
-                "one that raises"
-            )
     return False
 
 
 def coarsest_unit(outputs: Sequence[torch.Tensor]) -> float:
-    """Unit round-off of the coarsest numbers handed on in a graph, if large, near its outputs.
+    """Largest unit round-off of what is handed on in a graph, near its outputs.
 
     It is that of autocast, whatever the dtypes of inputs and outputs.
     """
-    near = itertools.islice(_nodes(outputs), _WALKED)
-    kinds = {made.dtype for node in near for made in node._input_metadata}
-    return max((unit_roundoff(kind) for kind in kinds if is_floating(kind)), default=0.0)
+    near = itertools.islice(_nodes(outputs), _MOST_NODES)
+    dtypes = {metadata.dtype for node in near for metadata in node._input_metadata}
+    return max((unit_roundoff(dtype) for dtype in dtypes if is_floating(dtype)), default=0.0)
 
 
 def _nodes(outputs: Sequence[torch.Tensor]) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from torch.overrides import is_tensor_like
 from gradproof._data.frames import users_frame
 from gradproof._data.options import container, short_repr
 from gradproof.errors import UsageError
-from gradproof.torch._compat import MKLDNN, pytree
+from gradproof.torch._compat import pytree
 from gradproof.torch._memory import require_no_overlap
 from gradproof.torch._sparse import values_of
 from gradproof.torch._tensors import SPARSE, unsupported_kind
@@ -70,20 +70,9 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
     for position, tensor in checked:
         if reason := unsupported_kind(tensor):
             raise UsageError(f"inputs[{position}] is {reason}")
-        if tensor.layout is not MKLDNN:
-            content = values_of(tensor) if tensor.layout in SPARSE else tensor
-            require_no_overlap(content, f"The {position}th input")
+        content = values_of(tensor) if tensor.layout in SPARSE else tensor
+        require_no_overlap(content, f"The {position}th input")
     return checked
-
-
-def refuse_mkldnn(checked: Sequence[Checked], *, forward: bool) -> None:
-    """Raise for inputs without forward mode, where that is asked for."""
-    for position, tensor in checked:
-        if forward and tensor.layout is MKLDNN:
-            raise UsageError(
-                "MKLDNN inputs are not support for forward AD gradcheck: PyTorch has no forward "
-                f"mode for them (inputs[{position}])."
-            )
 
 
 def warn_of_low_precision(checked: Sequence[Checked]) -> None:

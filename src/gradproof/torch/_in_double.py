@@ -1,14 +1,17 @@
-"""How a function that is written for few bits runs in double precision."""
+"""A function that is written for few bits, run in double precision: its arguments, and a mode."""
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from gradproof._adapters.double import convert_partial
 from gradproof.torch._compat import pytree
+from gradproof.torch._memory import placed_like
 from gradproof.torch._modes import (
     DispatchMode,
     FunctionMode,
@@ -46,16 +49,21 @@ class InDouble:
         pairs = torch.complex32 if dtype is torch.float16 else torch.complex64
         self._narrow = {} if dtype is None else {_REAL: dtype, _COMPLEX: pairs}
         self.needed = False
-        self.forward, self.backward = FunctionMode(self._function), DispatchMode(self._operator)
+        self.forward, self.backward = (
+            FunctionMode(self._call_function),
+            DispatchMode(self._call_operator),
+        )
 
-    def _function(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return self._run(func, getattr(func, "__name__", ""), args, kwargs)
+    def _call_function(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self._run_in_double(func, getattr(func, "__name__", ""), args, kwargs)
 
-    def _operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _call_operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with honour_conjugate_bits():
-            return self._run(func, func._schema.name.rpartition("::")[2], args, kwargs)
+            return self._run_in_double(func, func._schema.name.rpartition("::")[2], args, kwargs)
 
-    def _run(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _run_in_double(
+        self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
         """What a function or an operator of PyTorch returns."""
         if name in _DRAWS and self._narrow:
             self.needed = True
@@ -106,7 +114,34 @@ def _has_mixed_precision(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool
 
 
 def _double_precision_value(value: Any) -> Any:
-    """A floating tensor in double precision; other values as they are."""
-    if not isinstance(value, torch.Tensor) or not is_floating(value.dtype):
-        return value
-    return value.to(_COMPLEX if value.is_complex() else _REAL)
+    """A tensor in double precision; other values as they are."""
+    return value.to(double_dtype(value.dtype)) if isinstance(value, torch.Tensor) else value
+
+
+def double_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of double precision of the same kind; others stay."""
+    if dtype.is_complex:
+        return _COMPLEX
+    return _REAL if dtype.is_floating_point else dtype
+
+
+def tensor_in_double(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in double precision, at the same strides and offset."""
+    dtype = double_dtype(tensor.dtype)
+    if tensor.layout is not torch.strided or dtype is tensor.dtype:
+        return tensor.to(dtype)
+    return placed_like(tensor, tensor, dtype)
+
+
+def value_in_double(value: Any) -> Any:
+    """An argument, or the function itself, in double precision; what has no precision stays."""
+    if isinstance(value, torch.Tensor):
+        return tensor_in_double(value.detach()).requires_grad_(value.requires_grad)
+    if isinstance(value, torch.dtype):
+        return double_dtype(value)
+    if isinstance(value, torch.nn.Module):
+        return copy.deepcopy(value).to(torch.float64)
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        return getattr(value_in_double(owner), value.__name__)
+    return convert_partial(value, value_in_double)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +10,6 @@ import torch
 from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Space
 from gradproof.torch._leaves import DenseLeaf, Leaf
-from gradproof.torch._memory import copies_in_one_memory, memory_of, memory_sharing_pairs
 
 
 class Inputs:
@@ -28,7 +25,6 @@ class Inputs:
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         self.leaves = leaves
-        self._alone = leaves[0] if len(leaves) == 1 else None
         self.space = Space(tuple([leaf.slot for leaf in leaves]))
         self.parts, points = [], []
         for place, leaf in enumerate(leaves):
@@ -43,47 +39,27 @@ class Inputs:
         """Whether all of them are strided tensors, of which every entry is varied."""
         return {*map(type, self.leaves)} == {DenseLeaf}
 
-    def directions(self, u: Array) -> list[torch.Tensor]:
+    def direction_tensors(self, u: Array) -> list[torch.Tensor]:
         """Tensors of a domain vector, one per input, which may share its memory."""
         return [leaf.tensor(u[part]) for leaf, part in self.pairs]
 
     def tensors_at(self, x: Array) -> list[torch.Tensor]:
         """The same of a point, where what is infinite stays so."""
-        return self.directions(x if self.held is None else self.held.put_back(x))
+        return self.direction_tensors(x if self.held is None else self.held.put_back(x))
 
     def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
         """A domain vector of one gradient per input; None is zero."""
-        if self._alone is not None and gradients and gradients[0] is not None:
-            return self.space.zero_still_entries(self._alone.gradient(gradients[0]).copy())
         vector = np.zeros(self.space.size)
         for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
             if gradient is not None:
                 vector[part] = leaf.gradient(gradient)
         return self.space.zero_still_entries(vector)
 
-    def copies(self) -> list[torch.Tensor]:
+    def copy_inputs(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad, with the hooks of the user's."""
         found = [leaf.copy() for leaf in self.leaves]
-        for places in self._packed_places if self._alone is None else ():
-            together = copies_in_one_memory(
-                [found[k] for k in places], [self.leaves[k].original for k in places]
-            )
-            for place, tensor in zip(places, together, strict=True):
-                found[place] = tensor
         for leaf, tensor in zip(self.leaves, found, strict=True):
             tensor.requires_grad_()
             for hook in (leaf.original._backward_hooks or {}).values():  # `backward()` runs them
                 tensor.register_hook(hook)
         return found
-
-    @functools.cached_property
-    def _packed_places(self) -> list[list[int]]:
-        """Places of inputs that lie beside each other in one memory, as parts of one tensor do."""
-        if not self.are_dense:
-            return []
-        originals = [leaf.original for leaf in self.leaves]
-        memory: dict[Any, list[int]] = {}
-        for place, original in enumerate(originals):
-            memory.setdefault(memory_of(original) or place, []).append(place)
-        groups = [places for places in memory.values() if places[1:]]
-        return [g for g in groups if not memory_sharing_pairs([originals[place] for place in g])]

@@ -28,7 +28,6 @@ from gradproof.torch._guards import (
     WithoutModeError,
     as_tuple,
     refuse_inputs,
-    refuse_mkldnn,
     warn_of_low_precision,
 )
 from gradproof.torch._messages import GradcheckError, Phrases, findings_in_order
@@ -121,7 +120,6 @@ def judge(question: GradcheckQuestion, options: Options, raise_exception: bool) 
     func, arguments = question.func, question.arguments
     checked = refuse_inputs(func, arguments)
     warn_of_low_precision(checked)
-    refuse_mkldnn(checked, forward=options.forward)
     try:
         derivative = build(
             func, arguments, names=question.names, masked=options.masked, captured=False

@@ -5,7 +5,6 @@ A layout is one of `LAYOUTS`, or several joined by "+" that hold at once where t
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -52,7 +51,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
       numbers, or expanded from such, so that `.contiguous()` resolves it;
     - contiguous: nothing of all that.
     """
-    names = _names_of(layout)
+    names = _joined_layouts(layout)
     if not tensor.numel():
         return tensor
     if "conjugate" in names and tensor.is_complex():
@@ -63,8 +62,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     return _placed_tensor(tensor, names)
 
 
-@functools.cache
-def _names_of(layout: str) -> frozenset[str]:
+def _joined_layouts(layout: str) -> frozenset[str]:
     """The layouts that are joined in one."""
     names = frozenset(layout.split("+"))
     if unknown := names - set(LAYOUTS):
@@ -79,7 +77,7 @@ def _placed_tensor(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
         return _expanded_tensor(tensor)
     if "channels_last" in names and tensor.dim() in _FORMATS:
         return tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
-    length, start, strides = _places(tensor.shape, names, paired=tensor.is_complex())
+    length, start, strides = _memory_plan(tensor.shape, names, paired=tensor.is_complex())
     wide = tensor.new_full((length,), math.nan)
     return wide.as_strided(tensor.shape, strides, start).copy_(tensor)
 
@@ -100,11 +98,10 @@ def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return fewer.as_strided(tensor.shape, kept)
 
 
-@functools.lru_cache(maxsize=256)
-def _places(
+def _memory_plan(
     shape: torch.Size, names: frozenset[str], *, paired: bool
 ) -> tuple[int, int, tuple[int, ...]]:
-    """Length of the memory, place of the first entry, and strides; of shapes a suite has few."""
+    """Length of the memory, place of the first entry, and strides."""
     order = list(range(len(shape)))
     if "transposed" in names:
         order.reverse()
@@ -124,12 +121,7 @@ def _places(
 
 def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
     """Layouts in which cotangents of these outputs are tried, several on top of each other."""
-    return _layouts_of(tuple([(output.shape, output.dtype) for output in outputs]))
-
-
-@functools.lru_cache(maxsize=256)
-def _layouts_of(kinds: tuple[tuple[torch.Size, torch.dtype], ...]) -> tuple[str, ...]:
-    """Layouts to try for cotangents of these shapes and dtypes, of which a suite has few."""
+    kinds = [(output.shape, output.dtype) for output in outputs]
     shapes = [tuple(shape) for shape, _ in kinds if math.prod(shape)]
     if not shapes:
         return ()
@@ -138,39 +130,39 @@ def _layouts_of(kinds: tuple[tuple[torch.Size, torch.dtype], ...]) -> tuple[str,
     bits = bits or ["conjugate"] * any(dtype.is_complex for _, dtype in kinds)
     rows = ["permuted"] * any(len(s) > 2 and s[0] > 1 and s[1] > 1 for s in shapes)
     rows += ["sliced"] * any(math.prod(shape[:-1]) > 1 for shape in shapes)
-    spread = ["transposed"] * any(map(_turns, shapes)) + ["gaps"] * many + ["offset"]
+    spread = ["transposed"] * any(map(_has_two_extents, shapes)) + ["gaps"] * many + ["offset"]
     # A backward that resolves the bit copies, and is not seen to misread what it lies on: so it is
     # not on stride 0, the usual mistake, nor on rows without gaps.
     tried = [
         spread + bits,
-        ["channels_last"] * any(len(shape) in _FORMATS and _turns(shape) for shape in shapes),
+        ["channels_last"]
+        * any(len(shape) in _FORMATS and _has_two_extents(shape) for shape in shapes),
         rows,
         ["expanded"] * many,
     ]
     return tuple("+".join(stack) for stack in tried if stack)
 
 
-def _turns(shape: tuple[int, ...]) -> bool:
+def _has_two_extents(shape: tuple[int, ...]) -> bool:
     return sum(size > 1 for size in shape) > 1
 
 
 def input_layouts(call: Call) -> tuple[str, ...]:
     """Layouts in which the arguments of a call can be handed over, other than they are."""
     found: dict[str, None] = {}
-    for place in _movable(call):
+    for place in _movable_positions(call):
         original = call.inputs.leaves[place].original
-        ways = _ways_of(original.shape) if _is_plain(original) else ("contiguous",)
+        ways = _layouts_of_input(original.shape) if _is_plain(original) else ("contiguous",)
         bits = ["conjugate"] * (original.is_complex() and _is_plain(original))
         found.update(dict.fromkeys([*ways, *bits]))
     return tuple([name for name in LAYOUTS if name in found])
 
 
-@functools.lru_cache(maxsize=256)
-def _ways_of(shape: torch.Size) -> tuple[str, ...]:
+def _layouts_of_input(shape: torch.Size) -> tuple[str, ...]:
     """Layouts to try for a contiguous input of this shape."""
-    if len(shape) in _FORMATS and _turns(shape):
+    if len(shape) in _FORMATS and _has_two_extents(shape):
         return ("channels_last",)
-    ways = ["transposed"] * _turns(shape) + ["gaps", "offset"]
+    ways = ["transposed"] * _has_two_extents(shape) + ["gaps", "offset"]
     return tuple(ways) if math.prod(shape) > 1 else ()
 
 
@@ -178,14 +170,14 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg())
 
 
-def _movable(call: Call) -> list[int]:
-    """Positions of the arguments whose layout is theirs to choose: plain strided tensors."""
+def _movable_positions(call: Call) -> list[int]:
+    """Positions of the inputs that can be handed over in another layout: plain strided tensors."""
     return [
         place
         for place, leaf in enumerate(call.inputs.leaves)
         if isinstance(leaf, DenseLeaf)
         and type(leaf.original) in PLAIN
-        and place not in call.arguments.beside
+        and place not in call.arguments.optional
     ]
 
 
@@ -198,7 +190,7 @@ def inputs_in_layout(call: Call, layout: str, values: Sequence[torch.Tensor]) ->
         raise Unsupported("random numbers are drawn in the order of the memory")
     names = set(layout.split("+"))
     tensors: list[Any] = [tensor.detach() for tensor in values]
-    for place in _movable(call):
+    for place in _movable_positions(call):
         plain = _is_plain(tensors[place])
         fits = names if plain else names & {"contiguous"}
         if fits - {"contiguous"} or not plain:
@@ -207,10 +199,9 @@ def inputs_in_layout(call: Call, layout: str, values: Sequence[torch.Tensor]) ->
 
 
 def memory_dependence(call: Call) -> str:
-    """How a run of the function goes by the order of its inputs in memory, "" where it does not.
+    """Why the value may rightly depend on the layout of the inputs; "" where it may not.
 
-    It calls one of PyTorch's operators on places of memory, or one that draws random numbers,
-    under a seed of the function's own.
+    The function calls `as_strided`, or draws random numbers under a seed of its own.
     """
     placed, drawn = False, False
 
@@ -225,7 +216,7 @@ def memory_dependence(call: Call) -> str:
         return func(*args, **kwargs)
 
     with FunctionMode(function), DispatchMode(operator):
-        call(call.fresh())
+        call(call.inputs.copy_inputs())
     if placed:
         return "goes by how its inputs lie in memory"
     return "draws random numbers in the order of the memory" if drawn else ""

@@ -1,8 +1,7 @@
-"""Where entries of tensors lie in memory: copies of the same layout, and cells that are shared."""
+"""Where the entries of tensors lie in memory: copies of the same layout, overlapping entries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from gradproof.errors import UsageError
 from gradproof.torch._compat import neg_view
 from gradproof.torch._tensors import PLAIN
 
-SORTED = 1_000_000  # entries up to which their places in memory are sorted, within a second
+_MOST_SORTED = 1_000_000  # entries whose places in memory are sorted, within a second
 
 
 class OverlapError(UsageError, RuntimeError):
@@ -55,19 +54,6 @@ def placed_like(
     return private.copy_(values)
 
 
-def copies_in_one_memory(
-    values: Sequence[torch.Tensor], like: Sequence[torch.Tensor]
-) -> Iterator[torch.Tensor]:
-    """Private tensors with these values, in one memory, where others lie in theirs."""
-    size = max(_span(each)[1] for each in like)
-    memory = torch.zeros(size, dtype=torch.uint8, device=like[0].device).untyped_storage()
-    for one, other in zip(values, like, strict=True):
-        private = one.new_empty(0).set_(
-            memory, other.storage_offset(), other.size(), other.stride()
-        )
-        yield private.copy_(one)
-
-
 def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     """A detached copy that shares no memory and has the same memory layout."""
     tensor = tensor.detach()
@@ -76,7 +62,7 @@ def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone()
 
 
-def in_kind(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
+def give_class(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
     """A private tensor, given the class and the attributes of the user's, as `nn.Parameter`.
 
     In place, so that it stays the leaf that a graph knows, and a dual number keeps its tangent.
@@ -90,7 +76,7 @@ def in_kind(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def offsets_in(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+def _offsets(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """Where the entries of a strided tensor lie, in entries after the first; in its shape."""
     offsets = np.zeros((), dtype=np.int64)
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
@@ -122,7 +108,7 @@ def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
     else:
         return
     # Interleaved strides may still be disjoint; small tensors are counted exactly.
-    if tensor.numel() <= SORTED and np.unique(offsets_in(tensor)).size == tensor.numel():
+    if tensor.numel() <= _MOST_SORTED and np.unique(_offsets(tensor)).size == tensor.numel():
         return
     raise OverlapError(
         f"{name} has entries that share memory and cannot be perturbed one by one; "
@@ -130,54 +116,16 @@ def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
     )
 
 
-def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two strided tensors have a cell of memory in common."""
-    where = memory_of(a)
-    return where is not None and where == memory_of(b) and _overlap(a, b)
+def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two strided tensors lie in one memory, as a tensor and a view of it do."""
+    where = _address_of(one)
+    return where is not None and where == _address_of(other)
 
 
-def memory_sharing_pairs(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
-    """Positions of every two tensors that have a cell of memory in common, in order."""
-    if len(tensors) < 2:
-        return []
-    together: dict[tuple[str, int], list[int]] = {}
-    for position, tensor in enumerate(tensors):
-        if (where := memory_of(tensor)) is not None:
-            together.setdefault(where, []).append(position)
-    pairs = []
-    for places in together.values():
-        spans = [(*_span(tensors[place]), place) for place in places] if places[1:] else []
-        open_: list[tuple[int, int]] = []  # those that reach beyond where the next one begins
-        for first, last, position in sorted(spans):
-            open_ = [(end, other) for end, other in open_ if end > first]
-            near = [other for _, other in open_ if _overlap(tensors[other], tensors[position])]
-            pairs += [(min(other, position), max(other, position)) for other in near]
-            open_.append((last, position))
-    return sorted(pairs)
-
-
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """Where in its memory a tensor begins and ends, in bytes."""
-    size = tensor.element_size()
-    return int(tensor.storage_offset()) * size, extent(tensor) * size
-
-
-def memory_of(tensor: torch.Tensor) -> tuple[str, int] | None:
-    """Which memory a strided tensor lies in; None where that is not known."""
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
-        return None
-    if not tensor.numel():
+def _address_of(tensor: torch.Tensor) -> tuple[str, int] | None:
+    """The memory of a strided tensor; None where it has none that is known."""
+    if type(tensor) not in PLAIN or tensor.layout is not torch.strided or not tensor.numel():
         return None
     if tensor._is_zerotensor():  # PyTorch's symbolic zeros have no memory
-        return "zero", id(tensor)
+        return None
     return str(tensor.device), tensor.untyped_storage().data_ptr()
-
-
-def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors of one memory have a cell in common."""
-    return a is b or bool(np.isin(_cells(a), _cells(b)).any())
-
-
-def _cells(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Where the entries begin, in bytes from the start of their memory."""
-    return (offsets_in(tensor) + int(tensor.storage_offset())) * tensor.element_size()

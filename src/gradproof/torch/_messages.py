@@ -57,12 +57,12 @@ class Phrases:
                 f"nondeterminism was {self.nondet_tol}."
             )
         makers: dict[str, Callable[[Finding], str]] = {
-            "backward": self._mismatch,
-            "sparse": self._mismatch,
-            "forward": self._mismatch,
-            "linearity": _linearity,
+            "backward": self._mismatch_phrase,
+            "sparse": self._mismatch_phrase,
+            "forward": self._mismatch_phrase,
+            "linearity": _linearity_phrase,
             "missing_grad_output": _undefined_phrase,
-            "grad_metadata": self._trait,
+            "grad_metadata": self._trait_phrase,
             "batched": self._batched_phrase,
             "batched_forward": self._batched_phrase,
         }
@@ -71,7 +71,7 @@ class Phrases:
             return finding.message
         return maker(finding)
 
-    def _mismatch(self, finding: Finding) -> str:
+    def _mismatch_phrase(self, finding: Finding) -> str:
         if finding.output and self.map.codomain.slots[finding.output.slot].detached:
             return "Numerical gradient for function expected to be zero"
         forward, part = finding.check == "forward", _part(finding)
@@ -90,7 +90,7 @@ class Phrases:
         output, slot = self._indices(finding)
         return f"For output {output} and input {slot}:\n\n{words}."
 
-    def _trait(self, finding: Finding) -> str:
+    def _trait_phrase(self, finding: Finding) -> str:
         if finding.kind in ("dtype", "complexity"):
             if self.check_grad_dtypes:
                 return "Gradient has dtype mismatch"
@@ -136,7 +136,7 @@ def _part(finding: Finding) -> str:
     return place.part if place else ""
 
 
-def _linearity(finding: Finding) -> str:
+def _linearity_phrase(finding: Finding) -> str:
     """PyTorch has no phrase for forward mode, whose findings are at outputs."""
     backward = finding.output is None
     return "backward not multiplied by grad_output" if backward else finding.message

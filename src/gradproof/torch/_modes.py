@@ -15,10 +15,10 @@ Called = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]  # operator, arg
 
 
 class DispatchMode(TorchDispatchMode):
-    """A mode in which what operators return is what `called` says.
+    """A mode that calls `called` in the place of every operator.
 
-    Its use does not import PyTorch's compiler; entered again while active, it is one. PyTorch would
-    stack it: the lower one would see what the upper one does, and round a rounding.
+    It does not import PyTorch's compiler. To enter it twice is to enter it once: PyTorch would
+    stack it, and the lower mode would round what the upper one has rounded.
     """
 
     _call_operation: Called

@@ -37,7 +37,7 @@ def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:
     if all(needs) or not any(needs):
         return frozenset()
     with _recorded_marks() as marked, FunctionMode(partial(_mark_operator_results, marked)):
-        outputs = floating_in(call(call.fresh()))
+        outputs = floating_in(call(call.inputs.copy_inputs()))
     return frozenset(
         place
         for place, output in enumerate(outputs)

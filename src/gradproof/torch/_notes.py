@@ -1,4 +1,4 @@
-"""What a report says of a PyTorch function beside its derivatives: sentences of notes."""
+"""Remarks on a PyTorch function for the report: batch statistics, random numbers, idle inputs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import torch
 from gradproof.torch._captured import Captured
 from gradproof.torch._compat import NormBase
 from gradproof.torch._graph import Graph
-from gradproof.torch._graph_contents import positions_outside_graph
-from gradproof.torch._memory import memory_sharing_pairs
+from gradproof.torch._graph_contents import unreached_tensors
 
 _NAMED = 3  # names that a sentence lists
 _DISTRIBUTED = torch.distributed.is_available()
@@ -25,13 +24,11 @@ def notes(graph: Graph) -> list[str]:
         found += _batch_statistics(call.arguments.captured)
     if call.fixed_random:
         found.append(_DRAWN)
-    if call.arguments.beside:
+    if call.arguments.optional:
         found += _idle_inputs(graph)
     if names := graph.outputs.left_out:
         are = "is" if len(names) == 1 else "are"
         found.append(f"{', '.join(names)} {are} marked as non-differentiable: not checked")
-    if len(graph.inputs.leaves) > 1:
-        found += [*_dependent_inputs(graph), *_shared_inputs(graph)]
     return [*found, ALONE] if among_ranks() else found
 
 
@@ -64,34 +61,8 @@ def _batch_statistics(held: Captured) -> Iterator[str]:
 
 
 def _idle_inputs(graph: Graph) -> Iterator[str]:
-    if idle := [place for place in graph.unreached_slots if place in graph.call.arguments.beside]:
+    unreached = unreached_tensors(graph.roots, graph.tensors)
+    if idle := [place for place in unreached if place in graph.call.arguments.optional]:
         names = ", ".join(graph.inputs.leaves[place].slot.name for place in idle[:_NAMED])
         more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
         yield f"no gradient reaches {names}{more}, which the function holds"
-
-
-def _shared_inputs(graph: Graph) -> Iterator[str]:
-    """Inputs whose numbers lie in the same memory; each is varied by itself all the same."""
-    leaves = graph.inputs.leaves
-    names = [leaf.slot.name for leaf in leaves]
-    for first, second in memory_sharing_pairs([leaf.original for leaf in leaves]):
-        yield (
-            f"{names[first]} and {names[second]} share memory: each is varied by itself, and its "
-            "derivative is the partial one"
-        )
-
-
-def _dependent_inputs(graph: Graph) -> Iterator[str]:
-    """Inputs that were computed from other inputs; each is varied by itself all the same."""
-    originals = [leaf.original for leaf in graph.inputs.leaves]
-    for place, tensor in enumerate(originals):
-        if tensor.grad_fn is None or place in graph.call.arguments.beside:
-            continue
-        others = [k for k in range(len(originals)) if k != place]
-        unused = positions_outside_graph([tensor], [originals[k] for k in others])
-        used = [graph.inputs.leaves[k].slot.name for j, k in enumerate(others) if j not in unused]
-        if used:
-            yield (
-                f"{graph.inputs.leaves[place].slot.name} was computed from {', '.join(used)}: each "
-                "is varied by itself, and its derivative is the partial one"
-            )

@@ -1,4 +1,4 @@
-"""Operators that are registered with torch.library: names, lookup by name, and whose they are."""
+"""Operators that are registered with torch.library: their names, lookup by name, and authors."""
 
 from __future__ import annotations
 

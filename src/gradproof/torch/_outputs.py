@@ -13,7 +13,7 @@ from gradproof._data.inputs import output_name
 from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import OutputChangedError
 from gradproof.errors import UsageError
-from gradproof.torch._compat import MKLDNN, pytree
+from gradproof.torch._compat import pytree
 from gradproof.torch._tensors import (
     SPARSE,
     is_differentiable,
@@ -23,7 +23,7 @@ from gradproof.torch._tensors import (
     to_vector,
     unsupported_kind,
 )
-from gradproof.torch._tree import Path, Tree, tensors_in
+from gradproof.torch._tree import Tree, tensors_in
 
 
 class NothingReturnedError(UsageError):
@@ -36,15 +36,7 @@ class ChangingOutputError(OutputChangedError, AssertionError):
 
 def floating_in(result: Any) -> list[torch.Tensor]:
     """Every floating or complex tensor of a result, in order."""
-    parts = result if type(result) in (tuple, list) else (result,)
-    for part in parts:
-        if type(part) is not torch.Tensor or not part.dtype.is_floating_point:
-            break
-    else:
-        return list(parts)
-    return [
-        tensor for tensor in tensors_in(result) if tensor.is_floating_point() or tensor.is_complex()
-    ]
+    return [tensor for tensor in tensors_in(result) if is_differentiable(tensor)]
 
 
 def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
@@ -52,11 +44,9 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
 
     UsageError where there is no tensor at all, or one whose layout cannot be compared.
     """
-    outputs: list[tuple[Path, torch.Tensor]] = [((), result)]
-    if type(result) is not torch.Tensor:
-        tree = Tree(result)
-        pairs = zip(tree.paths, tree.leaves, strict=True)
-        outputs = [(path, leaf) for path, leaf in pairs if isinstance(leaf, torch.Tensor)]
+    tree = Tree(result)
+    pairs = zip(tree.paths, tree.leaves, strict=True)
+    outputs = [(path, leaf) for path, leaf in pairs if isinstance(leaf, torch.Tensor)]
     if not outputs:
         nothing = isinstance(result, (tuple, list)) and not result
         raise (NothingReturnedError if nothing else UsageError)(
@@ -64,7 +54,7 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
             "a container of tensors"
         )
     for path, tensor in outputs:
-        kind = "Sparse" if tensor.layout in SPARSE else "MKLDNN" if tensor.layout is MKLDNN else ""
+        kind = "Sparse" if tensor.layout in SPARSE else "MKLDNN" if tensor.is_mkldnn else ""
         if kind:
             raise UsageError(
                 f"{kind} output is not supported at gradcheck yet. Please call "
@@ -127,17 +117,6 @@ class Outputs:
         self.space = Space(tuple([output.slot for output in self.kept]))
         self.attached = [output for output in self.kept if not output.slot.detached]
 
-    def are_those_of(self, result: Any) -> bool:
-        """Whether a call of the same function returned outputs of the same kinds."""
-        floating = floating_in(result)
-        return len(floating) == self._count and all(
-            (tensor.shape, tensor.dtype, tensor.requires_grad, tensor.layout)
-            == (one.shape, one.dtype, not one.slot.detached, torch.strided)
-            and tensor.is_cpu == (one.device is None)
-            for one in self.kept
-            for tensor in (floating[one.position],)
-        )
-
     def cotangents(self, v: Array) -> list[torch.Tensor]:
         """Private tensors from a codomain vector, one per attached output; of rows, stacks."""
         private, found = private_vector(v), []
@@ -164,9 +143,7 @@ class Outputs:
 
         ChangingOutputError where outputs differ in number, shape or dtype from the first call's.
         """
-        if self._count == 1 and type(result) is torch.Tensor and result.dtype.is_floating_point:
-            floating: Sequence[torch.Tensor] = (result,)
-        elif len(floating := floating_in(result)) != self._count:
+        if len(floating := floating_in(result)) != self._count:
             raise ChangingOutputError(
                 f"{self._function} returned {self._count} floating outputs at the point and "
                 f"{len(floating)} at a perturbed input. Expected `func` to return outputs with "

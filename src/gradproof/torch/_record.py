@@ -2,8 +2,7 @@
 
 Every call of a Function ends in `SingleLevelFunction.apply`, also one whose `apply` was bound
 before; every call of an operator from Python in `__call__` of its packet or overload. Both are
-patched for all threads. What neither tells, Functions of C++ and those that torch.func makes, is
-seen in the graph when it is differentiated.
+patched for all threads.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from gradproof._data.records import Verdict
 from gradproof._data.settings import new_seed, run_settings
 from gradproof.errors import UsageError
 from gradproof.torch._compat import (
-    BACKWARD_NAME,
-    BACKWARD_OWNER,
     OpOverload,
     OpOverloadPacket,
     SingleLevelFunction,
@@ -37,41 +34,32 @@ from gradproof.torch._compat import (
 if TYPE_CHECKING:
     from gradproof._survey import Case, CaseResult, SurveyReport
 
-LARGEST = 1 << 20  # entries of an array that is copied; of a larger one a stand-in is drawn
+LARGEST = 1 << 20  # entries of an array that is copied
 # Operators of these are PyTorch's own, as are Functions of its modules.
 _OWN = {"aten", "prim", "prims", "rngprims", "debugprims", "c10d", "_c10d_functional", "inductor"}
-_CPP = "torch::autograd::CppNode"
 
 
 @dataclass(frozen=True)
 class Kept:
     """One array of a recorded call, as it was met."""
 
-    values: torch.Tensor | None  # a copy, on the host; None where a stand-in is drawn
-    shape: tuple[int, ...]
+    values: torch.Tensor  # a copy, on the host
     stride: tuple[int, ...] | None  # None where it has none
-    dtype: torch.dtype
     device: torch.device
     needs: bool  # whether it required a gradient
-    # Mean and standard deviation of a large array, or least and largest whole number.
-    spread: tuple[float, float] = (0.0, 1.0)
 
-    def make_tensor(self, seed: int) -> torch.Tensor:
-        """The array again, in its layout, with its numbers or, of a large one, numbers alike."""
-        values = self._drawn_values(seed) if self.values is None else self.values
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape)
+
+    def make_tensor(self) -> torch.Tensor:
+        """The array again, in its layout."""
         if self.stride is None or 0 in self.stride:
-            found = values.clone()
+            found = self.values.clone()
         else:
-            found = torch.empty_strided(self.shape, self.stride, dtype=self.dtype).copy_(values)
+            found = torch.empty_strided(self.shape, self.stride, dtype=self.values.dtype)
+            found.copy_(self.values)
         return found.to(self.device).requires_grad_(self.needs)
-
-    def _drawn_values(self, seed: int) -> torch.Tensor:
-        generator, (one, other) = torch.Generator().manual_seed(seed), self.spread
-        if not (self.dtype.is_floating_point or self.dtype.is_complex):
-            drawn = torch.randint(int(one), int(other) + 1, self.shape, generator=generator)
-            return drawn.to(self.dtype)
-        drawn = torch.randn(self.shape, generator=generator)
-        return (one + other * drawn).to(self.dtype)
 
 
 @dataclass
@@ -86,16 +74,16 @@ class Met:
     operator: bool = False  # of torch.library; a Function otherwise
     _call: Callable[..., Any] = field(default=lambda: None, repr=False)
 
-    def case(self, seed: int, options: Mapping[str, Any]) -> Case:
+    def survey_case(self, seed: int, options: Mapping[str, Any]) -> Case:
         """It as a case of a survey, with fresh arrays."""
         from gradproof._survey import Case
 
-        arrays = tuple(each.make_tensor(seed + place) for place, each in enumerate(self.inputs))
-        checks = {"checks": _of_operators(options)} if self.operator else {}
+        arrays = tuple(each.make_tensor() for each in self.inputs)
+        checks = {"checks": _reverse_checks(options)} if self.operator else {}
         return Case(self._call, arrays, {**checks, **options, "seed": seed})
 
 
-def _of_operators(options: Mapping[str, Any]) -> tuple[str, ...]:
+def _reverse_checks(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The checks asked for, less the forward mode, which PyTorch can give no operator of these."""
     rows = requested_checks(run_settings(order=options.get("order")))
     return tuple(row.name for row in rows if row.mode == "reverse")
@@ -111,7 +99,6 @@ class Seen:
     def __init__(self, largest: int) -> None:
         self._largest, self._lock, self.recording = largest, threading.Lock(), False
         self._met: dict[Any, Met] = {}
-        self._functions: set[Any] = set()
 
     @property
     def met(self) -> list[Met]:
@@ -133,7 +120,7 @@ class Seen:
         """Check each distinct one by itself, at the inputs that it met.
 
         Args:
-            seed: of the probes and of the stand-ins of large arrays.
+            seed: of the probes.
             total_seconds: time for all together, of which each gets an equal part.
             **options: of each, as for `gradproof.check`: `budget`, `checks`, ...
 
@@ -160,7 +147,7 @@ class Seen:
             options["budget_seconds"] = min(limit for limit in limits if limit is not None)
         results = [CaseResult(each.name, error=each.reason) for each in self.unrecorded]
         if recorded:
-            results += survey([each.case(seed, options) for each in recorded])
+            results += survey([each.survey_case(seed, options) for each in recorded])
         return SurveyReport(sorted(results, key=_severity))
 
     def __str__(self) -> str:
@@ -172,7 +159,7 @@ class Seen:
     # What the patched functions of PyTorch tell.
 
     def record_call(self, function: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
-        """A call that is about to be made; nothing of it is kept that the run could change."""
+        """Record a call that is about to be made, with copies of its tensors."""
         leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
         arrays = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if not torch.is_grad_enabled() or not any(array.requires_grad for array in arrays):
@@ -185,7 +172,6 @@ class Seen:
         )
         key = (function, kinds)
         with self._lock:
-            self._functions.add(function)
             if key not in self._met:
                 self._met[key] = self._record_call(function, name, (leaves, tree))
             self._met[key].calls += 1
@@ -194,12 +180,15 @@ class Seen:
         leaves, tree = given
         arrays = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if any(type(a) not in (torch.Tensor, torch.nn.Parameter) for a in arrays):
-            return Met(name, _place(), reason="its inputs are no plain tensors")
+            return Met(name, _users_line(), reason="its inputs are no plain tensors")
+        if (largest := max(array.numel() for array in arrays)) > self._largest:
+            reason = f"an input has {largest:,} entries; record a smaller case, or raise largest="
+            return Met(name, _users_line(), reason=reason)
         others = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         holes = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         operator = not issubclass(type(function), type)
         with torch.no_grad():
-            kept = tuple(_kept_array(array, self._largest) for array in arrays)
+            kept = tuple(map(_kept_array, arrays))
 
         def call(*tensors: Any) -> Any:
             filled = list(others)
@@ -210,49 +199,19 @@ class Seen:
 
         call.__name__ = call.__qualname__ = name
         call.__module__ = "torch"
-        return Met(name, _place(), inputs=kept, operator=operator, _call=call)
-
-    def record_graph(self, roots: Sequence[Any]) -> None:
-        """A graph that is about to be differentiated: the custom nodes that no call told of."""
-        left = [node for root in roots if (node := getattr(root, "grad_fn", None)) is not None]
-        known = set(left)
-        while left:
-            node = left.pop()
-            self._node(node)
-            new = {after for after, _ in node.next_functions if after is not None} - known
-            known |= new
-            left += new
-
-    def _node(self, node: Any) -> None:
-        function = getattr(node, "_forward_cls", None)
-        if function is None and not node.name().startswith(_CPP):
-            return
-        name = function.__name__ if function else node.name()
-        if function is not None and (_is_own(function) or function in self._functions):
-            return
-        reason = "seen in the graph, not recorded: no call of it was seen from Python meanwhile"
-        with self._lock:
-            self._met.setdefault(function or name, Met(name, "", reason=reason)).calls += 1
+        return Met(name, _users_line(), inputs=kept, operator=operator, _call=call)
 
 
-def _kept_array(array: torch.Tensor, largest: int) -> Kept:
-    dense = array.layout is torch.strided
-    stride = tuple(array.stride()) if dense else None
-    facts = (tuple(array.shape), stride, array.dtype, array.device, array.requires_grad)
-    if array.numel() <= largest or not dense:
-        return Kept(array.detach().clone().cpu(), *facts)
-    values = array.detach()
-    if not (values.dtype.is_floating_point or values.dtype.is_complex):
-        return Kept(None, *facts, (float(values.min()), float(values.max())))
-    size = values.abs() if values.dtype.is_complex else values.float()
-    return Kept(None, *facts, (float(size.mean()), float(size.std())))
+def _kept_array(array: torch.Tensor) -> Kept:
+    stride = tuple(array.stride()) if array.layout is torch.strided else None
+    return Kept(array.detach().clone().cpu(), stride, array.device, array.requires_grad)
 
 
-def _is_own(function: Any) -> bool:
+def _is_of_pytorch(function: Any) -> bool:
     return str(getattr(function, "__module__", "")).partition(".")[0] == "torch"
 
 
-def _place() -> str:
+def _users_line() -> str:
     """The line of the user's that made the call."""
     code = (frame := users_frame("torch")[0]).f_code
     return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
@@ -276,8 +235,8 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
     also where the block raises.
 
     Args:
-        largest: entries up to which an array is copied; of a larger one, numbers of the same mean
-            and spread are drawn for the check.
+        largest: entries up to which an array is copied; a call with a larger one is named, and not
+            checked.
 
     Yields:
         What is met; after the block, `seen.check()` checks each by itself.
@@ -297,10 +256,10 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
 
 
 def _suppress_errors(tell: Callable[[], None]) -> None:
-    """The program goes on whatever recording it meets."""
+    """Record something; an error in that is dropped, so that the program goes on."""
     if are_transforms_active() or torch.compiler.is_compiling():
         return
-    with contextlib.suppress(Exception):  # of a tensor that cannot be copied: it is in the graph
+    with contextlib.suppress(Exception):  # of a tensor that cannot be copied
         tell()
 
 
@@ -309,7 +268,7 @@ def _patches(seen: Seen) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
 
     def of_functions(_: Any) -> Any:
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            if not _is_own(cls):
+            if not _is_of_pytorch(cls):
                 _suppress_errors(lambda: seen.record_call(cls, cls.__name__, args, kwargs))
             return super(SingleLevelFunction, cls).apply(*args, **kwargs)
 
@@ -324,14 +283,6 @@ def _patches(seen: Seen) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
 
         return call
 
-    def of_backward(original: Any) -> Any:
-        def run(roots: Any, *args: Any, **kwargs: Any) -> Any:
-            _suppress_errors(lambda: seen.record_graph(roots))
-            return original(roots, *args, **kwargs)
-
-        return run
-
     yield SingleLevelFunction, "apply", of_functions
     for kind in (OpOverload, OpOverloadPacket):
         yield kind, "__call__", of_operators
-    yield BACKWARD_OWNER, BACKWARD_NAME, of_backward

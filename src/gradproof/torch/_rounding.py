@@ -55,8 +55,8 @@ class Rounding(DispatchMode):
         self._generators: dict[torch.device, torch.Generator] = {}
         self._on_grid: dict[int, StorageWeakRef] = {}  # memory that holds coarse numbers alone
 
-    def active(self, given: Sequence[torch.Tensor]) -> Rounding:
-        """Itself, to be entered. What a function is given is no constant of it."""
+    def entered_with(self, given: Sequence[torch.Tensor]) -> Rounding:
+        """This mode, which takes these tensors for inputs, not for constants of the function."""
         for tensor in filter(_is_double, given):
             self._remember(tensor)
         return self
@@ -72,12 +72,12 @@ class Rounding(DispatchMode):
             args = tuple(map(self._held_argument, args, _passed_by_value(func)))
         kind = _kind_of_operation(func)
         if func in _COMPOSITE or (self._unit <= SINGLE and kind == "pointwise"):
-            return self._by_parts(decomposition_table[func], args, kwargs)
+            return self._run_decomposed(decomposition_table[func], args, kwargs)
         if kind == "normwise":
             args = tuple(map(self._perturbed_matrix, args))
         elif kind == "fused":
             args = tuple(map(self._perturbed_entries, args))
-        result = self._result(func, args, kwargs)
+        result = self._result_before_last_rounding(func, args, kwargs)
         if kind == "moving":
             if _is_double(result):
                 self._remember(result)
@@ -90,15 +90,17 @@ class Rounding(DispatchMode):
             return type(result)(map(self._rounded_output, result, kinds))
         return result
 
-    def _by_parts(self, run: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What an operation returns that is made of others, each rounded."""
+    def _run_decomposed(self, run: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result of an operation that is decomposed into others, each of them rounded."""
         TorchDispatchMode.__enter__(self)  # not counted: while it dispatches, a mode is not active
         try:
             return run(*args, **kwargs)
         finally:
             TorchDispatchMode.__exit__(self, None, None, None)
 
-    def _result(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _result_before_last_rounding(
+        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
         """What an operation returns, rounded inside where its last rounding is not the only one."""
         if func in _WHOLE and kwargs["rounding_mode"] and any(map(_is_double, args)):
             cut = torch.trunc if kwargs["rounding_mode"] == "trunc" else torch.floor
@@ -146,12 +148,12 @@ class Rounding(DispatchMode):
         return value + size * self._signed_draws(value)
 
     def _held_argument(self, value: Any, by_value: bool) -> Any:
-        """An argument; if it is a constant of the function, as the coarse arithmetic holds it."""
+        """An argument of an operation; a constant of the function is rounded to nearest."""
         if isinstance(value, (tuple, list)):
             return type(value)(self._held_argument(part, by_value) for part in value)
         if not by_value or not _is_double(value) or self._is_on_grid(value):
             return value
-        found = _by_parts_of_complex(value, self._nearest)
+        found = _map_parts_of_complex(value, self._rounded_to_nearest)
         if value.nbytes == value.untyped_storage().nbytes() and torch.equal(found, value):
             self._remember(value)  # an input, say
         return found
@@ -163,14 +165,14 @@ class Rounding(DispatchMode):
         memory = StorageWeakRef(value.untyped_storage())  # held: its address is not given again
         self._on_grid[memory.cdata] = memory
 
-    def _nearest(self, value: torch.Tensor) -> torch.Tensor:
+    def _rounded_to_nearest(self, value: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = round_to_nearest(value.resolve_neg(), self._unit, self._tiny, torch)
         return found
 
     def _round(self, value: torch.Tensor) -> torch.Tensor:
-        return _by_parts_of_complex(value, self._at_random)
+        return _map_parts_of_complex(value, self._rounded_at_random)
 
-    def _at_random(self, value: torch.Tensor) -> torch.Tensor:
+    def _rounded_at_random(self, value: torch.Tensor) -> torch.Tensor:
         kind, draws = (self._unit, self._tiny), None
         if self._seed is not None:
             draws = self._draws(value)
@@ -224,7 +226,7 @@ def _passed_by_value(func: Any) -> tuple[bool, ...]:
     return tuple(argument.alias_info is None for argument in func._schema.arguments)
 
 
-def _by_parts_of_complex(
+def _map_parts_of_complex(
     value: torch.Tensor, run: Callable[[torch.Tensor], torch.Tensor]
 ) -> torch.Tensor:
     """What is made of a tensor, of a complex one of its real and imaginary parts."""

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch made of numbers: those of a call with others, and new ones."""
+"""Tensors made of numbers: for a sweep over values and shapes, and for the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof.torch._memory import in_kind
+from gradproof.torch._memory import give_class
 from gradproof.torch._tensors import PLAIN
 
 
@@ -22,7 +22,7 @@ def array_like(given: torch.Tensor, values: np.ndarray[Any, Any], dtype: str = "
     """A contiguous leaf like `given` of other values; of another dtype where one is named."""
     kind = getattr(torch, dtype) if dtype else given.dtype
     made = torch.from_numpy(np.ascontiguousarray(values).copy()).to(given.device, kind)
-    made = in_kind(made.reshape(values.shape), given)
+    made = give_class(made.reshape(values.shape), given)
     return made.requires_grad_() if given.requires_grad else made
 
 

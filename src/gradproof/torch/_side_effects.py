@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from gradproof._data.space import Array
-from gradproof._data.vectors import KEPT
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw_numbers, effect_on
 from gradproof._maps.contract import ObservedRun
@@ -21,52 +18,22 @@ from gradproof.torch._graph import Graph
 from gradproof.torch._memory import share_memory
 from gradproof.torch._state import put_device_back
 
-_APART = 2039  # words, a prime: no shape of an array is made of it
-
 
 class Watched:
     """Tensors and the values they should keep."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self.tensors = [tensor.detach() for tensor in tensors]
-        self.values = [_copy_or_checksum(tensor) for tensor in self.tensors]
+        self._values = [tensor.clone() for tensor in self.tensors]
 
     def changed_positions(self) -> list[int]:
         """Positions of the tensors that no longer have their value."""
-        return [
-            position
-            for position, (tensor, value) in enumerate(zip(self.tensors, self.values, strict=True))
-            if not (
-                _copy_or_checksum(tensor) == value
-                if isinstance(value, int)
-                else _has_same_values(tensor, value)
-            )
-        ]
-
-
-def _copy_or_checksum(tensor: torch.Tensor) -> torch.Tensor | int:
-    """A copy or, of a long tensor, a checksum: one copy less of everything at once."""
-    plain = tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() > KEPT
-    if not plain or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-        return tensor.clone()
-    return _checksum(tensor.reshape(-1).view(torch.uint8).numpy())
-
-
-def _checksum(data: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
-    """Of sums of words that lie a prime number apart, so that their places count.
-
-    Adding words up takes a fifth of what the checksum of all bytes takes.
-    """
-    long = data.size // (8 * _APART) * 8 * _APART
-    words = data[:long].view(np.uint64).reshape(-1, _APART)
-    return zlib.adler32(data[long:].data, zlib.adler32(np.add.reduce(words, axis=0).data))
+        pairs = enumerate(zip(self.tensors, self._values, strict=True))
+        return [position for position, pair in pairs if not _has_same_values(*pair)]
 
 
 def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same values, NaN being equal to NaN."""
-    plain = type(one) is torch.Tensor and one.layout is torch.strided
-    if plain and one.dtype is torch.float64 and torch.equal(one, other):
-        return True
     if one.shape != other.shape:
         return False
     if one.is_nested:
@@ -84,12 +51,12 @@ def observed_run(graph: Graph, v: Array) -> ObservedRun:
     """What one more run of the function and its backward gives, is, and changes."""
     found = graph.overwritten_gradients()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
-    gradients = [_mark(leaf.original) for leaf in leaves]
-    tensors = graph.call.fresh()
+    gradients = [_grad_mark(leaf.original) for leaf in leaves]
+    tensors = graph.call.inputs.copy_inputs()
     inputs = Watched(tensors)
     saved: list[torch.Tensor] = []
     defaults = torch.get_default_dtype(), default_device()
-    with restored(partial(_defaults_back, found, *defaults), graph.call.random.restore):
+    with restored(partial(_restore_defaults, found, *defaults), graph.call.random.restore):
         run = _forward(graph, tensors, saved)
         value = run.value()
         pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
@@ -103,29 +70,29 @@ def observed_run(graph: Graph, v: Array) -> ObservedRun:
             if i not in after_forward:
                 found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
     for leaf, before in zip(leaves, gradients, strict=True):
-        if _mark(leaf.original) != before:
+        if _grad_mark(leaf.original) != before:
             found.append(("grad", f"a run changed {leaf.slot.name}.grad"))
     gradient, differing = graph.inputs.vector(pulled), differing_traits(graph, pulled)
     return ObservedRun(value, gradient, differing, found, partial(_later_writes, graph, tensors))
 
 
 def _later_writes(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
-    """What later calls and backwards wrote into: the `.grad` of arguments, earlier results.
+    """Writes of later calls and backwards into the `.grad` of arguments, or into earlier results.
 
-    The hooks above hand the backward other tensors: that of the kept call had the very leaves.
+    The backward of the watched run gets copies by its hooks; that of the kept run has the leaves.
     """
     told = "a run wrote to the .grad of its argument {}, where autograd adds gradients up"
     written = [
         ("grad", told.format(slot.name))
         for slot, one, other in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
-        if not graph.call.in_place and (_mark(one) or _mark(other))
+        if _grad_mark(one) or _grad_mark(other)
     ]
     return [*written, *graph.overwritten_gradients()]
 
 
 def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
     try:
-        with torch.autograd.graph.saved_tensors_hooks(_pack(saved), lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(_saving_hook(saved), lambda tensor: tensor):
             return graph.graph_of_other_run(tensors)
     except RuntimeError as error:
         # torch.func inside the function forbids these hooks: then saved tensors go unobserved.
@@ -162,7 +129,7 @@ def _backward(
     return pulled, found
 
 
-def _pack(saved: list[torch.Tensor]) -> Any:
+def _saving_hook(saved: list[torch.Tensor]) -> Any:
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         kept = tensor.detach()
         saved.append(kept)
@@ -171,13 +138,13 @@ def _pack(saved: list[torch.Tensor]) -> Any:
     return pack
 
 
-def _mark(tensor: torch.Tensor) -> tuple[int, int] | None:
+def _grad_mark(tensor: torch.Tensor) -> tuple[int, int] | None:
     if not (tensor.is_leaf or tensor.retains_grad) or tensor.grad is None:
         return None
     return id(tensor.grad), tensor.grad._version
 
 
-def _defaults_back(found: list[tuple[str, str]], dtype: torch.dtype, device: Any) -> None:
+def _restore_defaults(found: list[tuple[str, str]], dtype: torch.dtype, device: Any) -> None:
     """Put the default dtype and device back, and add to `found` that they were changed."""
     if torch.get_default_dtype() != dtype:
         found.append(("default", f"the default dtype changed to {torch.get_default_dtype()}"))

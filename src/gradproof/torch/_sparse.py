@@ -27,7 +27,7 @@ def values_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
 
 
-def with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def tensor_with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """A sparse tensor with the structure of `like` and other stored values."""
     like = like.detach()
     if like.layout is torch.sparse_coo:
@@ -51,7 +51,7 @@ def compressed_indices(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     return tensor.ccol_indices(), tensor.row_indices()
 
 
-def in_c_order(entries: Indices, shape: tuple[int, ...]) -> Indices:
+def flat_positions(entries: Indices, shape: tuple[int, ...]) -> Indices:
     """Places in the flattened dense tensor of multi-indices, one a row; () is a shape too."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     return entries @ np.array(strides, dtype=np.int64)
@@ -69,7 +69,7 @@ def entries_of(tensor: torch.Tensor) -> Indices:
     # Numbers from 1, so that no stored value looks like one that is not.
     values = values_of(tensor)
     numbers = torch.arange(1, values.numel() + 1, dtype=torch.float64).view(values.shape)
-    dense = with_values(tensor, numbers).to_dense().numpy()
+    dense = tensor_with_values(tensor, numbers).to_dense().numpy()
     places = np.flatnonzero(dense)
     places = places[np.argsort(dense.reshape(-1)[places])]
     return np.stack(np.unravel_index(places, dense.shape), axis=1)
@@ -82,7 +82,7 @@ class SpecifiedLeaf(Leaf):
         super().__init__(original)
         self._shape = tuple(values_of(original).shape)
         self._entries = entries_of(original)
-        self._places = in_c_order(self._entries, tuple(original.shape))
+        self._places = flat_positions(self._entries, tuple(original.shape))
         like = slot_like(name, original)
         self.slot = replace(like, shape=self._shape, entries=self._entries)
 
@@ -91,13 +91,13 @@ class SpecifiedLeaf(Leaf):
 
     def tensor(self, piece: Array) -> torch.Tensor:
         values = to_tensor(piece, self._shape, self._dtype, self.original.device)
-        return with_values(self.original, values)
+        return tensor_with_values(self.original, values)
 
     def gradient(self, gradient: torch.Tensor) -> Array:
-        return self._dense(gradient).reshape(-1)[self._places].view(np.float64)
+        return self._dense_entries(gradient).reshape(-1)[self._places].view(np.float64)
 
-    def outside(self, gradient: torch.Tensor) -> list[tuple[tuple[int, ...], float]]:
-        dense = self._dense(gradient).copy()
+    def entries_outside(self, gradient: torch.Tensor) -> list[tuple[tuple[int, ...], float]]:
+        dense = self._dense_entries(gradient).copy()
         dense.reshape(-1)[self._places] = 0
         found = np.argwhere(dense != 0)  # NaN counts as non-zero
         values = dense[dense != 0]
@@ -107,7 +107,7 @@ class SpecifiedLeaf(Leaf):
             for index, value in zip(found, magnitudes, strict=True)
         ]
 
-    def _dense(self, gradient: torch.Tensor) -> Array:
+    def _dense_entries(self, gradient: torch.Tensor) -> Array:
         flat = to_vector(gradient, self._dtype)
         if self._dtype.is_complex:
             flat = np.ascontiguousarray(flat).view(np.complex128)
@@ -129,10 +129,10 @@ class EveryLeaf(Leaf):
     def tensor(self, piece: Array) -> torch.Tensor:
         dense = to_tensor(piece, (len(self._order),), self._dtype, self.original.device)
         values = dense[self._order].view(values_of(self._full).shape)
-        return with_values(self._full, values)
+        return tensor_with_values(self._full, values)
 
     def copy(self) -> torch.Tensor:
-        return with_values(self.original, values_of(self.original).clone())
+        return tensor_with_values(self.original, values_of(self.original).clone())
 
 
 def _full_structure(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

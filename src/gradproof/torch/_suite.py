@@ -107,7 +107,7 @@ def comparing_answer(note: Callable[[ComparedCall], None]) -> Answering:
     def answering(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         __tracebackhide__ = True
         before = RandomState()
-        theirs = _Asked(functools.partial(_pytorch_answer, face), args, kwargs)
+        theirs = _FaceCall(functools.partial(_pytorch_answer, face), args, kwargs)
         after = RandomState()
         try:
             before.restore()
@@ -122,7 +122,7 @@ def comparing_answer(note: Callable[[ComparedCall], None]) -> Answering:
     return answering
 
 
-class _Asked:
+class _FaceCall:
     """A face that was asked: what it returned or raised, and the seconds that it took."""
 
     returned: bool
@@ -140,11 +140,11 @@ class _Asked:
         self.seconds = time.process_time() - begun
 
     @property
-    def says(self) -> str:
+    def answer_name(self) -> str:
         return str(self.returned) if self.raised is None else type(self.raised).__name__
 
     @property
-    def line(self) -> str:
+    def first_line(self) -> str:
         lines = [] if self.raised is None else str(self.raised).strip().splitlines()
         return lines[0] if lines else ""
 
@@ -177,7 +177,7 @@ def _pytorch_answer(face: str, *args: Any, **kwargs: Any) -> bool:
         _here.theirs = False
 
 
-def _own_answer(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Asked:
+def _own_answer(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _FaceCall:
     """Our answer, of which no warning reaches the test: PyTorch's do."""
     with _turns, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("ignore")
@@ -185,7 +185,7 @@ def _own_answer(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _As
         heard = _Heard(_asserts.current_run())
         outer = _asserts.set_run(heard)
         try:
-            asked = _Asked(_OURS[face], args, {**kwargs, "inconclusive": "warn"})
+            asked = _FaceCall(_OURS[face], args, {**kwargs, "inconclusive": "warn"})
         finally:
             _asserts.set_run(outer)
     asked.report = heard.report
@@ -193,7 +193,9 @@ def _own_answer(face: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _As
     return asked
 
 
-def _compared_call(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Asked) -> ComparedCall:
+def _compared_call(
+    face: str, args: tuple[Any, ...], theirs: _FaceCall, ours: _FaceCall
+) -> ComparedCall:
     report, (frame, _) = ours.report, users_frame("torch", "functools", "contextlib")
     refuted = "" if report is None or report else summary.headline(report)
     return ComparedCall(
@@ -201,8 +203,10 @@ def _compared_call(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Aske
         place=f"{frame.f_code.co_filename}:{frame.f_lineno}",
         face=face,
         target=name_of(args[0]) if args else "",
-        theirs=GradcheckAnswer(theirs.says, theirs.line, theirs.seconds),
-        ours=GradcheckAnswer(ours.says, ours.line or refuted or ours.doubt, ours.seconds),
+        theirs=GradcheckAnswer(theirs.answer_name, theirs.first_line, theirs.seconds),
+        ours=GradcheckAnswer(
+            ours.answer_name, ours.first_line or refuted or ours.doubt, ours.seconds
+        ),
         same=_is_same_answer(theirs, ours),
         undecided=bool(ours.doubt),
         cause=_cause(report),
@@ -210,7 +214,7 @@ def _compared_call(face: str, args: tuple[Any, ...], theirs: _Asked, ours: _Aske
     )
 
 
-def _is_same_answer(theirs: _Asked, ours: _Asked) -> bool:
+def _is_same_answer(theirs: _FaceCall, ours: _FaceCall) -> bool:
     if theirs.raised is None or ours.raised is None:
         return theirs.raised is ours.raised and theirs.returned == ours.returned
     return isinstance(ours.raised, type(theirs.raised))

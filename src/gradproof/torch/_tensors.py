@@ -103,9 +103,11 @@ def to_tensor(
 
 
 def unsupported_kind(tensor: torch.Tensor) -> str:
-    """What is said of a tensor that has no coordinates here; "" of all others."""
-    if type(tensor) in PLAIN and not (tensor.is_meta or tensor.is_nested):
+    """Why a tensor cannot be checked, as the end of a sentence; "" where it can."""
+    if type(tensor) in PLAIN and not (tensor.is_meta or tensor.is_nested or tensor.is_mkldnn):
         return ""
+    if tensor.is_mkldnn:
+        return "an MKLDNN tensor, which cannot be perturbed; pass its .to_dense()"
     if is_lazy(tensor):
         return "not initialised and has no shape yet: call the layer once, then check it"
     if tensor.is_meta or hasattr(tensor, "fake_mode"):

@@ -36,34 +36,33 @@ def vjp(graph: Graph, v: Array, name: str) -> Array:
 def jvp(graph: Graph, forward: Forward, u: Array) -> Array:
     """J u by torch.func.jvp. Unsupported where the function has no forward mode."""
     _require_plain(graph)
-    forward.require()
+    forward.require_tangents()
     primals = tuple(graph.inputs.tensors_at(private_vector(graph.inputs.point)))
-    tangents = tuple(graph.inputs.directions(private_vector(u)))
+    tangents = tuple(graph.inputs.direction_tensors(private_vector(u)))
     found = functional_result(lambda: torch.func.jvp(_plain_function(graph), primals, tangents)[1])
     return graph.outputs.vector(zip(graph.outputs.attached, found, strict=True))
 
 
 def _require_plain(graph: Graph) -> None:
-    graph.call.require_arguments()
     if not graph.roots:
         raise Unsupported("no output has a derivative")
 
 
 def _plain_function(graph: Graph, fn: Callable[..., Any] | None = None) -> Callable[..., Tensors]:
     """The function of its inputs: a tuple of the outputs that have a derivative."""
-    return lambda *tensors: tuple(graph.outputs.roots(graph.call.run(tensors, fn)))
+    return lambda *tensors: tuple(graph.outputs.roots(graph.call(tensors, fn)))
 
 
 def _gradients_of_run(graph: Graph, run: Callable[..., Tensors], cotangents: Tensors) -> Any:
     """Gradients of fresh leaves by one run and one backward, in the dtypes of its outputs."""
-    leaves = graph.call.fresh()
+    leaves = graph.call.inputs.copy_inputs()
     outputs = run(*leaves)
     fitting = [v.to(output.dtype) for output, v in zip(outputs, cotangents, strict=True)]
     return graph.call.grad(outputs, leaves, fitting)
 
 
 def _functional_vjp(graph: Graph, cotangents: Tensors) -> Any:
-    primals = [leaf.detach() for leaf in graph.call.fresh()]
+    primals = [leaf.detach() for leaf in graph.call.inputs.copy_inputs()]
     return functional_result(
         lambda: torch.func.vjp(_plain_function(graph), *primals)[1](tuple(cotangents))
     )

@@ -20,9 +20,9 @@ from gradproof._data.settings import RunSettings, run_settings
 from gradproof._engine import run_checks
 from gradproof._guard import guard_face
 from gradproof.errors import UsageError
-from gradproof.torch.distributed._lockstep import LostError, Ranks, impatient
+from gradproof.torch.distributed._lockstep import LostRankError, Ranks, limited_patience
 from gradproof.torch.distributed._placed import Local, Placing
-from gradproof.torch.distributed._ranks import Part, Party, RanksMap, require_agreement
+from gradproof.torch.distributed._ranks import Part, RankMaps, RanksMap, require_agreement
 
 __all__ = ["check"]
 
@@ -72,8 +72,7 @@ def check(
             replicated input is moved on all ranks at once, and each rank must hold its whole
             gradient; a replicated output counts once; a partial one is the sum over the ranks.
             What is not named is each rank's own, as with `Shard`. DTensors bring their own
-            placements; parameters of `DistributedDataParallel` are replicated, and the mean that
-            it takes of their gradients, as `fully_shard` does, is told from a factor.
+            placements.
         wrt, rtol, atol: as for `gradproof.check`.
         checks: names from `CHECKS`: of the first order, in reverse mode.
         seed: of the probes of all ranks; that of the first rank where None.
@@ -86,7 +85,8 @@ def check(
 
     Raises:
         UsageError: the check cannot start: no process group, ranks that do not come, or that were
-            given other shapes, dtypes or arguments. The same sentence on every rank.
+            given other shapes, dtypes or arguments, or a layer of DistributedDataParallel or
+            fully_shard. The same sentence on every rank.
         RuntimeError: the function raised at the point on some rank, or called other collectives
             there; which one, on every rank.
         TimeoutError: a rank did not come back.
@@ -105,23 +105,23 @@ def check(
         return Local(fn, arguments, keywords or {}, input_selection(wrt), placing), settings
 
     try:
-        with closing(ranks), impatient(ranks):
-            local, settings = ranks.together(parsed)
+        with closing(ranks), limited_patience(ranks):
+            local, settings = ranks.run_together(parsed)
             said = {"placements": placements, "wrt": wrt, **given}
             require_agreement(ranks, local, {name: repr(value) for name, value in said.items()})
             return _report_of_ranks(ranks, local, settings, name_of(fn))
-    except LostError as lost:
+    except LostRankError as lost:
         raise TimeoutError(str(lost)) from None
 
 
 def _report_of_ranks(ranks: Ranks, local: Local, settings: RunSettings, target: str) -> Report:
     """The report, or what was raised, of the first rank, on every rank."""
-    with closing(Party(ranks, local)) as party:
-        parts = ranks.gather_objects(party.part(0))
+    with closing(RankMaps(ranks, local)) as rank_maps:
+        parts = ranks.gather_objects(rank_maps.part(0))
         if ranks.rank:
-            said = party.serve()
+            said = rank_maps.serve()
         else:
-            said = _report_of_first(party, parts, settings, target)
+            said = _report_of_first(rank_maps, parts, settings, target)
     if isinstance(said, Exception):
         raise said
     report: Report = said
@@ -129,19 +129,19 @@ def _report_of_ranks(ranks: Ranks, local: Local, settings: RunSettings, target: 
 
 
 def _report_of_first(
-    party: Party, parts: Sequence[Part], settings: RunSettings, target: str
+    rank_maps: RankMaps, parts: Sequence[Part], settings: RunSettings, target: str
 ) -> Report | UsageError:
     """What the first rank says, told to the others, who wait for it."""
     said: Any = None
     try:
-        map_ = RanksMap(party, parts)
+        map_ = RanksMap(rank_maps, parts)
         said = run_checks(map_, settings.with_precision(map_.resolution), target=target)
     except UsageError as error:
         said = error
-    except LostError:
+    except LostRankError:
         raise
     except BaseException as error:
-        party.stop(RuntimeError(f"the first rank ended with {exception_line(error)}"))
+        rank_maps.stop(RuntimeError(f"the first rank ended with {exception_line(error)}"))
         raise
-    party.stop(said)
+    rank_maps.stop(said)
     return said  # type: ignore[no-any-return]  # one of the two

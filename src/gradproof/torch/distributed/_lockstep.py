@@ -1,10 +1,10 @@
-"""Ranks that stay in step: what they tell each other beside the user's own collectives.
+"""Communication between the ranks beside the user's collectives, which keeps them in step.
 
-Everything goes over a gloo group of its own, so that it meets no collective of the user's. Before
-a collective of all ranks is begun they compare what it is; a rank that raises, or returns, instead
-says so in the same place. So a mistake in the order of collectives ends in a sentence on every
-rank, and not in a dead-lock. Messages between two ranks, and collectives of some of them, cannot be
-compared in advance: they end when the patience of the check does.
+It uses a gloo group of its own, so that it never mixes with a collective of the user's. Before a
+collective of all ranks begins, the ranks compare which one it is; a rank that raises or returns
+instead says so at the same place. So a mistake in the order of collectives ends in a sentence on
+every rank instead of a dead-lock. Messages between two ranks, and collectives of some ranks, cannot
+be compared in advance: they end after the patience of the check.
 """
 
 from __future__ import annotations
@@ -39,21 +39,28 @@ _PATIENCE = 60.0  # seconds that a rank waits for another, where the user says n
 # One rank may give up a collective just before another begins the next one, which it then gives up
 # in turn; what is told afterwards waits for both.
 _LONGER = 3.0
-_WITH = ("c10d", "_c10d_functional")  # namespaces of collectives
-_MADE_OF = (DTensor, AsyncCollectiveTensor)  # tensors that other tensors are behind
-_APART = ("send", "recv", "monitored", "wait_tensor", "wrap_tensor", "unsafe")  # no collectives
+_NAMESPACES = ("c10d", "_c10d_functional")  # namespaces of collectives
+_WRAPPERS = (DTensor, AsyncCollectiveTensor)  # tensors that other tensors are behind
+_NO_COLLECTIVES = (
+    "send",
+    "recv",
+    "monitored",
+    "wait_tensor",
+    "wrap_tensor",
+    "unsafe",
+)  # no collectives
 
 
-class LostError(BaseException):
-    """A rank did not come; nothing further can be agreed on. No finding, so no Exception."""
+class LostRankError(BaseException):
+    """A rank is lost, so that nothing more can be agreed on. No finding, so no Exception."""
 
 
-class ApartError(RuntimeError):
-    """The ranks do not do the same: another collective, or another number of them."""
+class DivergedError(RuntimeError):
+    """The ranks call different collectives, or different numbers of them."""
 
 
-class ElsewhereError(RuntimeError):
-    """What the user's code raised on one rank, told on all."""
+class RemoteError(RuntimeError):
+    """The user's code raised on one rank; this is raised on every rank."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ class Ranks:
     # What the ranks tell each other.
 
     def _arrive(self) -> int:
-        """Wait until every rank has come, for the how many-th time; UsageError if one has not."""
+        """Wait until every rank has come, and count such meetings; UsageError if one has not."""
         mine = f"count {self.rank}"
         turn = self._store.add(mine, 1)
         keys = [f"{turn}/{rank}" for rank in range(len(self))]
@@ -127,7 +134,7 @@ class Ranks:
         return f"{noun} {join_words([str(self.names[place]) for place in places])}"
 
     def gather_objects(self, said: Any) -> list[Any]:
-        """What every rank says, by rank."""
+        """One object of every rank, by rank."""
         mine = _as_bytes(said)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in self.names]
         self._send_and_wait(lambda: self._group.allgather([sizes], [torch.tensor([len(mine)])]))
@@ -138,7 +145,7 @@ class Ranks:
         return [_as_object(each, int(size)) for each, size in zip(heard, sizes, strict=True)]
 
     def broadcast_object(self, said: Any = None, forever: bool = False) -> Any:
-        """What the first rank says, for which the others may wait as long as it thinks."""
+        """The object of the first rank; the others may wait `forever` while it computes."""
         mine = _as_bytes(said)
         size = torch.tensor([len(mine)])
         self._send_and_wait(lambda: self._group.broadcast([size], dist.BroadcastOptions()), forever)
@@ -146,19 +153,22 @@ class Ranks:
         self._send_and_wait(lambda: self._group.broadcast([heard], dist.BroadcastOptions()))
         return _as_object(heard, int(size))
 
-    def _send_and_wait(self, tell: Callable[[], Any], forever: bool = False) -> None:
-        """Tell, and wait for as long as the ranks have to come; LostError names who does not."""
+    def _send_and_wait(self, send: Callable[[], Any], forever: bool = False) -> None:
+        """Send, and wait for as long as the ranks have to come.
+
+        LostRankError names who does not come.
+        """
         limit = timedelta(days=1) if forever else timedelta(seconds=_LONGER * self.patience)
         self._group._set_default_timeout(limit)
         try:
-            tell().wait(limit)
+            send().wait(limit)
         except RuntimeError as error:
-            raise LostError(self._missing_ranks(first_line(error))) from None
+            raise LostRankError(self._missing_ranks(first_line(error))) from None
 
     def _missing_ranks(self, reason: str) -> str:
-        """Who has not come: those who have say so, and wait a little for each other.
+        """A sentence on the ranks that have not come, the same on every rank.
 
-        Who comes later is told the same.
+        Ranks that are here leave a mark in the store, and wait a little for each other.
         """
         if self._store.check(["lost"]):
             return str(self._store.get("lost").decode())
@@ -178,10 +188,10 @@ class Ranks:
 
     # A call of the user's code on all ranks at once.
 
-    def together(self, run: Callable[[], Result]) -> Result:
-        """What `run` returns, where it returns on every rank; else the same exception on all."""
+    def run_together(self, run: Callable[[], Result]) -> Result:
+        """The result of `run` if it returns on every rank; otherwise one exception on all ranks."""
         if self._hung is not None:
-            raise ApartError(self._hung)
+            raise DivergedError(self._hung)
         found: Any = None
         step, event = Lockstep(self), Event()
         started = time.monotonic()
@@ -192,9 +202,7 @@ class Ranks:
             if step.events is None and is_our_mistake(error):
                 raise
             if not isinstance(error, (UsageError, Unsupported)):  # these the engine knows
-                error = ElsewhereError(
-                    f"rank {self.names[self.rank]} raised {exception_line(error)}"
-                )
+                error = RemoteError(f"rank {self.names[self.rank]} raised {exception_line(error)}")
             event = Event("", error, time.monotonic() - started >= self.patience)
         self._raise(self.gather_objects(event) if step.events is None else step.events)
         return cast("Result", found)  # nothing was raised
@@ -207,15 +215,15 @@ class Ranks:
                 f"{self.rank_names(slow)} waited {self.patience:g} seconds in vain in a message, "
                 "or in a collective of some ranks; the process group cannot be used again"
             )
-            raise ApartError(self._hung)
+            raise DivergedError(self._hung)
         for event in events:
             if event.raised is not None:
                 raise event.raised
         if any(event.calls for event in events):
-            raise ApartError(self._differing_events(events))
+            raise DivergedError(self._differing_events(events))
 
     def _differing_events(self, events: Sequence[Event]) -> str:
-        """Who does what, where not all do the same."""
+        """A sentence on which rank calls which collective."""
         does = [f"calls {event.calls}" if event.calls else "returned" for event in events]
         said = [
             f"{self.rank_names([p for p, each in enumerate(does) if each == one])} {one}"
@@ -238,9 +246,11 @@ class Lockstep(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if any(issubclass(kind, _MADE_OF) for kind in types):
+        if any(issubclass(kind, _WRAPPERS) for kind in types):
             return NotImplemented  # they say first which collectives they need
-        if func.namespace in _WITH and not any(part in func.__name__ for part in _APART):
+        if func.namespace in _NAMESPACES and not any(
+            part in func.__name__ for part in _NO_COLLECTIVES
+        ):
             group = _group_of(args)
             if group is None or group.size() == len(self._ranks):
                 self._meet(func, args)
@@ -252,7 +262,7 @@ class Lockstep(TorchDispatchMode):
             if len(set(events)) == 1:
                 return
             self.events = events
-        raise ApartError("another rank does something else")
+        raise DivergedError("another rank does something else")
 
 
 def _group_of(args: Sequence[Any]) -> Any:
@@ -282,18 +292,18 @@ def _as_object(sent: torch.Tensor, size: int) -> Any:
 
 
 @contextmanager
-def impatient(ranks: Ranks) -> Iterator[None]:
+def limited_patience(ranks: Ranks) -> Iterator[None]:
     """Meanwhile the user's gloo groups wait no longer than the check does."""
     groups = [group for group in process_groups() if dist.get_backend(group) == "gloo"]
     waiting: list[Any] = [group._get_backend(torch.device("cpu")) for group in groups]
     limit, wait = timedelta(seconds=ranks.patience), dist.Work.wait
 
-    def impatiently(work: Any, timeout: timedelta = limit) -> Any:
+    def wait_briefly(work: Any, timeout: timedelta = limit) -> Any:
         return wait(work, timeout)  # a message waits for as long as its group was made to
 
     back = [partial(each._set_default_timeout, each.options._timeout) for each in waiting]
     with restored(partial(setattr, dist.Work, "wait", wait), *back):
-        dist.Work.wait = impatiently  # type: ignore[assignment,method-assign]  # put back
+        dist.Work.wait = wait_briefly  # type: ignore[assignment,method-assign]  # put back
         for each in waiting:
             each._set_default_timeout(limit)
         yield

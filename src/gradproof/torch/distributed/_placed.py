@@ -1,31 +1,29 @@
 """A rank's part of a function that spans ranks, as a function of plain tensors of this rank.
 
-A DTensor is seen as its local tensor; layers whose gradients come by hooks of `backward()`, as
-those of DistributedDataParallel and of fully_shard do, are trained for one step in every backward.
+A DTensor is seen as its local tensor. Layers whose gradients come by hooks of `backward()`, as
+those of DistributedDataParallel and of fully_shard do, are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, Placement, Replicate
+from torch.distributed.tensor import DTensor, Placement
 from torch.nn.parallel import DistributedDataParallel
 
 from gradproof._data.inputs import output_name, parameter_names, selected_positions
 from gradproof._data.options import short_repr
-from gradproof._guard import restored
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
 from gradproof.torch._arguments import Arguments, Choice
 from gradproof.torch._call import Call, function_name
 from gradproof.torch._captured import Captured
 from gradproof.torch._outputs import floating_in
-from gradproof.torch._tree import Tree, argument_of, input_name, keystr, tensors_in
+from gradproof.torch._tree import Tree, argument_position, input_name, keystr, tensors_in
 from gradproof.torch.distributed._compat import AsyncCollectiveTensor
 
 
@@ -35,9 +33,7 @@ class Share:
 
     name: str  # of the array, the same on every rank
     key: tuple[Any, ...]  # arrays of one name and one key are the same array
-    # Of a gradient, what the framework has divided by; of an output, the part of it that belongs to
-    # the sum over all arrays of this name and key, 0 where it is a copy.
-    weight: float = 1.0
+    weight: float = 1.0  # 0 of an output that is a copy and does not count
     argument: bool = True  # it was given by position or keyword: every rank has one
     placed: str = ""  # as people write it
 
@@ -60,22 +56,22 @@ class Placing:
             )
         self._placements, self._rank = dict(placements), rank
 
-    def input(self, name: str, tensor: torch.Tensor, divided: int, *, argument: bool) -> Share:
-        """The share of an input whose gradient is a mean over so many ranks, or a sum where 0."""
+    def input(self, name: str, tensor: torch.Tensor, *, argument: bool) -> Share:
+        """The share of an input."""
         if isinstance(tensor, DTensor):
-            kinds, over = tensor.placements, tensor.device_mesh.size()
-            key = _key(tensor, [not kind.is_replicate() for kind in kinds])
+            kinds: Sequence[Placement] = tensor.placements
+            key = _mesh_key(tensor, [not kind.is_replicate() for kind in kinds])
         else:
-            kind = Replicate() if divided else self._first_match(name)
-            kinds, over = (kind,) if kind else (), divided
+            kind = self._first_match(name)
+            kinds = (kind,) if kind else ()
             key = () if kind and kind.is_replicate() else (self._rank,)
-        return Share(name, key, float(over) if divided else 1.0, argument, placements_text(kinds))
+        return Share(name, key, 1.0, argument, placements_text(kinds))
 
     def output(self, name: str, tensor: torch.Tensor) -> Share:
         """The share of an output."""
         if isinstance(tensor, DTensor):
             kinds, here = tensor.placements, tensor.device_mesh.get_coordinate() or ()
-            key = _key(tensor, [kind.is_shard() for kind in kinds])
+            key = _mesh_key(tensor, [kind.is_shard() for kind in kinds])
             copies = [k for k, kind in zip(here, kinds, strict=True) if kind.is_replicate()]
             return Share(name, key, float(not any(copies)), placed=placements_text(kinds))
         kind = self._first_match(name)
@@ -86,7 +82,7 @@ class Placing:
 
     def _first_match(self, name: str) -> Placement | None:
         """That of the first pattern which, as one of `wrt` would, names the array."""
-        found = (kind for text, kind in self._placements.items() if _names(text, name))
+        found = (kind for text, kind in self._placements.items() if _pattern_names(text, name))
         return next(found, None)
 
 
@@ -110,8 +106,8 @@ class Local:
         self._fn, self._placing = fn, placing
         self.__name__ = function_name(fn)
         self._held = Captured(fn, tensors_in((tuple(inputs), dict(kwargs))))
+        _refuse_trained_layers(self._held.modules)
         self._tree = Tree((tuple(inputs), dict(kwargs), dict(self._held.tensors)))
-        self._divided = _mean_divisors(self._held.modules)
         self._pick(wrt)
         self.outputs: list[Share] = []
 
@@ -124,26 +120,24 @@ class Local:
         ]
         parameters = parameter_names(self._fn)
         names = [input_name(paths[place], parameters) for place in places]
-        picked = selected_positions(names, [argument_of(paths[place]) for place in places], wrt)
+        picked = selected_positions(
+            names, [argument_position(paths[place]) for place in places], wrt
+        )
         self._where = [places[k] for k in picked]
         self.originals = [leaves[place] for place in self._where]
         self.inputs = [
-            self._placing.input(
-                names[k], leaf, self._divided.get(id(leaf), 0), argument=paths[place][0].idx < 2
-            )
+            self._placing.input(names[k], leaf, argument=paths[place][0].idx < 2)
             for k, place, leaf in zip(picked, self._where, self.originals, strict=True)
         ]
         if not picked:  # an empty input, where this rank has none to differentiate
             self.originals = [torch.zeros(0, dtype=torch.float64, requires_grad=True)]
             self.inputs = [Share("nothing", (), argument=False)]
-        self.tensors = [_local(leaf).detach().requires_grad_() for leaf in self.originals]
+        self.tensors = [_local_tensor(leaf).detach().requires_grad_() for leaf in self.originals]
 
     # Calling.
 
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """The result, each DTensor as its local one."""
-        if self._divided:
-            return _trained_outputs(self, tensors)
         return self.localise(self.run(tensors))
 
     def localise(self, result: Any) -> Any:
@@ -156,21 +150,16 @@ class Local:
         ]
         if not floating:
             return torch.zeros(0, dtype=torch.float64)
-        return tree.rebuilt([_local(leaf) for leaf in tree.leaves])
+        return tree.rebuilt([_local_tensor(leaf) for leaf in tree.leaves])
 
-    def run(self, tensors: Sequence[torch.Tensor], parameters: bool = True) -> Any:
-        """The user's function with these in the places of its own.
-
-        Its parameters are left where they are if not `parameters`.
-        """
+    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The user's function with these in the places of its own."""
         wider = [t.dtype != o.dtype for t, o in zip(tensors, self.originals, strict=True)]
         flat = [self._copy_of_leaf(leaf, any(wider)) for leaf in self._tree.leaves]
         for place, tensor in zip(self._where, tensors, strict=bool(self._where)):
             flat[place] = _as_dtensor(tensor, self._tree.leaves[place])
         args, kwargs, held = self._tree.rebuilt(flat)
-        if not parameters:
-            return self._fn(*args, **kwargs)
-        with self._held.exchange_tensors(held):
+        with self._held.exchange_tensors(held, tensors_in((args, kwargs))):
             return self._fn(*args, **kwargs)
 
     @staticmethod
@@ -181,92 +170,19 @@ class Local:
         copy = leaf.detach().clone().requires_grad_(leaf.requires_grad)
         return copy.double() if wider and leaf.is_floating_point() else copy
 
-    # Training.
 
-    @property
-    def _parameters(self) -> list[int]:
-        """Places among the tensors of what the function holds."""
-        return [place for place, share in enumerate(self.inputs) if not share.argument]
-
-    @contextmanager
-    def written(self, tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-        """Meanwhile the user's own parameters hold these numbers, and no gradient."""
-        held = [self.originals[place] for place in self._parameters]
-        buffers = [each for module in self._held.modules for each in module.buffers()]
-        kept = [(_local(one), _local(one).detach().clone()) for one in (*held, *buffers)]
-        gradients = [one.grad for one in held]
-
-        def restore() -> None:
-            with torch.no_grad():
-                for tensor, before in kept:
-                    tensor.copy_(before)
-            for one, gradient in zip(held, gradients, strict=True):
-                one.grad = gradient
-            self._shard()
-
-        with restored(restore):
-            with torch.no_grad():
-                for place, one in zip(self._parameters, held, strict=True):
-                    _local(one).copy_(tensors[place])
-                    one.grad = None
-            self._shard()
-            yield
-
-    def _shard(self) -> None:
-        """Let the next run gather its parameters anew: without a backward they stay gathered."""
-        for module in _inside(self._held.modules):
-            if isinstance(module, FSDPModule):
-                module.reshard()
-
-    def step(
-        self, tensors: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
-    ) -> list[torch.Tensor | None]:
-        """What `backward()` leaves in `.grad` after a run at these tensors."""
-        with self.written(tensors), torch.enable_grad():
-            leaves = [tensor.detach().requires_grad_() for tensor in tensors]
-            roots = floating_in(self.localise(self.run(leaves, parameters=False)))
-            pairs = [pair for pair in zip(roots, cotangents, strict=True) if pair[0].requires_grad]
-            torch.autograd.backward([root for root, _ in pairs], [v for _, v in pairs])
-            for place in self._parameters:
-                leaves[place] = self.originals[place]
-            found = [leaf.grad for leaf in leaves]
-            return [None if each is None else _local(each).detach().clone() for each in found]
+def _refuse_trained_layers(modules: Sequence[torch.nn.Module]) -> None:
+    """UsageError where gradients come by hooks of `backward()` only."""
+    for layer in (inner for outer in modules for inner in outer.modules()):
+        if isinstance(layer, (DistributedDataParallel, FSDPModule)):
+            name = type(layer).__name__
+            raise UsageError(
+                f"fn: the gradients of {name} come by hooks of backward(), which no gradient of "
+                "single tensors can be asked of; check the layer before it is wrapped"
+            )
 
 
-def _trained_outputs(local: Local, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The floating outputs, whose backward is another run with its own `backward()`."""
-
-    class Trained(torch.autograd.Function):
-        @staticmethod
-        def forward(_: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            with local.written(tensors):
-                result = local.localise(local.run(tensors, parameters=False))
-                return tuple(tensor.detach().clone() for tensor in floating_in(result))
-
-        @staticmethod
-        def backward(_: Any, *cotangents: torch.Tensor) -> Any:
-            return tuple(local.step(tensors, cotangents))
-
-    found: tuple[torch.Tensor, ...] = Trained.apply(*tensors)  # type: ignore[no-untyped-call]
-    return found
-
-
-def _inside(modules: Sequence[torch.nn.Module]) -> list[torch.nn.Module]:
-    return [inner for outer in modules for inner in outer.modules()]
-
-
-def _mean_divisors(modules: Sequence[torch.nn.Module]) -> dict[int, int]:
-    """Parameters whose gradients are means -> over how many ranks; 1 where they lie as shards."""
-    found = {}
-    for module in _inside(modules):
-        if isinstance(module, (DistributedDataParallel, FSDPModule)):
-            ddp = isinstance(module, DistributedDataParallel)
-            size = module.process_group.size() if ddp else 1
-            found.update({id(each): size for each in module.parameters()})
-    return found
-
-
-def _local(value: Any) -> Any:
+def _local_tensor(value: Any) -> Any:
     """A DTensor's tensor of this rank, once it is there; anything else as it is."""
     found = value.to_local() if isinstance(value, DTensor) else value
     return found.clone() if isinstance(found, AsyncCollectiveTensor) else found
@@ -281,7 +197,7 @@ class _Waited(torch.autograd.Function):
 
     @staticmethod
     def backward(_: Any, gradient: torch.Tensor) -> Any:
-        return _local(gradient)
+        return _local_tensor(gradient)
 
 
 def _as_dtensor(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
@@ -298,7 +214,7 @@ def _as_dtensor(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
     )
 
 
-def _key(tensor: DTensor, counts: Sequence[bool]) -> tuple[Any, ...]:
+def _mesh_key(tensor: DTensor, counts: Sequence[bool]) -> tuple[Any, ...]:
     """Which part of its mesh a rank is in, along the dimensions that count."""
     mesh = tensor.device_mesh
     here = mesh.get_coordinate() or ()
@@ -311,7 +227,7 @@ def placements_text(placements: Sequence[Placement]) -> str:
     return ", ".join(map(repr, placements)) or "each rank's own"
 
 
-def _names(pattern: str, name: str) -> bool:
+def _pattern_names(pattern: str, name: str) -> bool:
     """Whether a pattern, as of `wrt`, names an array."""
     try:
         return bool(selected_positions([name], [None], [pattern]))

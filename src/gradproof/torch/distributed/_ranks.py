@@ -1,12 +1,12 @@
 """A function that spans ranks, as one map: its inputs are those of all ranks together.
 
-The first rank judges. It sees a `RanksMap`, each call of which is told to the other ranks, made on
-all of them at once, and collected. So probes, decisions, clocks and budgets are those of one rank,
-and the number of calls does not grow with the ranks.
+The first rank runs the checks. It sees a `RanksMap`: each of its calls is sent to the other ranks,
+made on all of them at once, and the results are gathered. So probes, decisions, clocks and budgets
+are those of one rank, and the number of calls does not grow with the ranks.
 
-An array that every rank holds alike has one slot for each rank all the same: whichever copy is
-moved, all are. The derivative with respect to each copy is then that of the whole, and what each
-rank claims is judged by itself: it cannot cancel with another's, and the place names the rank.
+A replicated array has one slot for each rank, and moving one copy moves all. The derivative with
+respect to each copy is then that of the whole, and the gradient of each rank is judged by itself:
+it cannot cancel with another's, and the place names the rank.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gradproof.torch.distributed._placed import Local, Share, local_map
 
 @dataclass(frozen=True)
 class Part:
-    """What the first rank knows of the map of one rank."""
+    """What the first rank knows about the map of one rank."""
 
     place: int  # among the maps of its rank
     domain: Space
@@ -58,12 +58,12 @@ _RUNS = {
 }
 
 
-class Party:
+class RankMaps:
     """The maps of this rank, and what is done with them when all ranks are asked."""
 
     def __init__(self, ranks: Ranks, local: Local) -> None:
         self.ranks, self._local = ranks, local
-        self._maps: list[TorchMap] = [ranks.together(lambda: local_map(local))]
+        self._maps: list[TorchMap] = [ranks.run_together(lambda: local_map(local))]
 
     def close(self) -> None:
         """Put back what the maps changed."""
@@ -71,7 +71,7 @@ class Party:
             map_.close()
 
     def part(self, place: int) -> Part:
-        """What is told of a map."""
+        """What the first rank gets to know about a map of this rank."""
         map_, outputs = self._maps[place], self._local.outputs
         kept = [outputs[output.position] for output in map_.outputs.kept if outputs]
         empty = [Share(slot.name, ()) for slot in map_.codomain.slots]
@@ -89,11 +89,14 @@ class Party:
         )
 
     def ask(self, what: str, place: int, *arguments: Sequence[Any]) -> list[Any]:
-        """On the first rank: what all ranks' maps say. Each argument has one value per rank."""
+        """On the first rank: call a member of all ranks' maps, and gather the results.
+
+        Each argument has one value per rank.
+        """
         return self._answer(*self.ranks.broadcast_object((what, place, arguments)))
 
     def serve(self) -> Any:
-        """On the other ranks: answer until the first one is done; what it says last."""
+        """On the other ranks: answer until the first one is done; the report that it sends last."""
         while True:
             what, place, arguments = self.ranks.broadcast_object(forever=True)
             if what == STOP:
@@ -104,14 +107,14 @@ class Party:
                 continue
 
     def stop(self, said: Any) -> None:
-        """On the first rank: that is all."""
+        """On the first rank: end the others' service, and send them the report."""
         self.ranks.broadcast_object((STOP, 0, said))
 
     def _answer(self, what: str, place: int, arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        """A member of the contract, asked of all; a map that is made stays where it was made."""
+        """Call a member of this rank's map; a map that it makes stays on this rank."""
         ask: Callable[..., Any] = getattr(self._maps[place], what)
         mine = [each[self.ranks.rank] for each in arguments]
-        found = self.ranks.together(lambda: ask(*mine))
+        found = self.ranks.run_together(lambda: ask(*mine))
         if isinstance(found, TorchMap):
             self._maps.append(found)
             found = self.part(len(self._maps) - 1)
@@ -129,17 +132,17 @@ class RanksMap(DifferentiableMap):
 
     def __init__(
         self,
-        party: Party,
+        rank_maps: RankMaps,
         parts: Sequence[Part],
         like: RanksMap | None = None,
         point: Array | None = None,
     ) -> None:
-        self._party, self._parts = party, parts
+        self._rank_maps, self._parts = rank_maps, parts
         self.counts = CallCounter() if like is None else like.counts
         self.resolution = max(part.resolution for part in parts)
-        names = party.ranks.names
-        self._inputs = _Together(names, [(part.domain, part.inputs) for part in parts])
-        self._outputs = _Together(names, [(part.codomain, part.outputs) for part in parts])
+        names = rank_maps.ranks.names
+        self._inputs = _JointArrays(names, [(part.domain, part.inputs) for part in parts])
+        self._outputs = _JointArrays(names, [(part.codomain, part.outputs) for part in parts])
         self.domain, self.codomain = self._inputs.space, self._outputs.space_of_wholes()
         self._starts = list(itertools.accumulate((len(p.domain.slots) for p in parts), initial=0))
         given = np.concatenate([part.given for part in parts])
@@ -180,14 +183,14 @@ class RanksMap(DifferentiableMap):
         return self._outputs.sum_parts(values)[self._outputs.first]
 
     def _gradient(self, gradients: Sequence[Array]) -> Array:
-        return np.concatenate(gradients) * self._inputs.weights
+        return np.concatenate(gradients)
 
     def _ask(self, what: str, *arguments: Sequence[Any]) -> list[Any]:
         # Counted here, and not where the ranks run: a budget that one rank alone keeps to would
         # leave the others waiting.
         for kind in _RUNS[what]:
             self.counts.add(kind)
-        return self._party.ask(what, self._parts[0].place, *arguments)
+        return self._rank_maps.ask(what, self._parts[0].place, *arguments)
 
     # The contract.
 
@@ -212,7 +215,7 @@ class RanksMap(DifferentiableMap):
 
     def observe_run(self, v: Array) -> ObservedRun:
         found: list[ObservedRun] = self._ask("observe_run", self._cotangents(v))
-        starts, names = self._starts, self._party.ranks.names
+        starts, names = self._starts, self._rank_maps.ranks.names
         return ObservedRun(
             self._value([each.value for each in found]),
             self._gradient([each.gradient for each in found]),
@@ -235,18 +238,18 @@ class RanksMap(DifferentiableMap):
 
     @property
     def notes(self) -> list[str]:
-        pairs = zip(self._party.ranks.names, self._parts, strict=True)
+        pairs = zip(self._rank_maps.ranks.names, self._parts, strict=True)
         return [f"rank {rank}: {note}" for rank, part in pairs for note in part.notes]
 
     def map_at(self, x: Array) -> RanksMap:
-        return RanksMap(self._party, self._ask("map_at", self._points(x)), self, x)
+        return RanksMap(self._rank_maps, self._ask("map_at", self._points(x)), self, x)
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> RanksMap:
         del fn  # there is no other function
-        return RanksMap(self._party, self._ask("map_in_double"), self, self.point)
+        return RanksMap(self._rank_maps, self._ask("map_in_double"), self, self.point)
 
 
-class _Together:
+class _JointArrays:
     """The inputs, or the outputs, of all ranks; those of one name and key are one array.
 
     Attributes:
@@ -254,7 +257,7 @@ class _Together:
         source: of each coordinate, that of the first array that is one with it.
         first: which coordinates are their own first.
         tied: which have others that are one with them.
-        weights: of each coordinate.
+        weights: of each coordinate, 0 where it is that of a copy.
     """
 
     def __init__(
