@@ -187,16 +187,6 @@ TABLE: tuple[Check, ...] = (
         )
         for name in ("forward_over_reverse", "reverse_over_forward", "forward_over_forward")
     ),
-    Check(name="symmetry", run="pairs.check_symmetry", order=2, compares=True, identity=True),
-    Check(
-        name="second_linearity",
-        run="pairs.check_linearity",
-        order=2,
-        compares=True,
-        identity=True,
-        advice=_TWICE,
-    ),
-    Check(name="pairs", run="pairs.check_pairs", order=2, compares=True, identity=True),
     Check(
         name="third_order",
         run="backward.check_third",
