@@ -52,12 +52,14 @@ def test_running_statistics_and_dropout_are_right_and_stay_what_they_were():
     assert torch.equal(x, values)
 
 
-def test_state_that_changes_the_value_itself_is_not_accused():
+def test_a_second_point_is_not_asked_for_where_the_first_derivative_is_wrong():
     """The power iteration of spectral normalisation goes on from the vector in its buffer."""
     layer = torch.nn.utils.spectral_norm(torch.nn.Linear(3, 3)).double()
     x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     report = gradproof.check(layer, x, seed=0)
-    assert report["second_point"].verdict is Verdict.PASSED, str(report)
+    assert report["backward"].verdict is Verdict.FAILED
+    assert report["second_point"].verdict is Verdict.SKIPPED, str(report)
+    assert "backward is wrong at the point itself" in report["second_point"].summary
 
 
 SPECTRAL = [torch.nn.utils.spectral_norm, torch.nn.utils.parametrizations.spectral_norm]
@@ -232,7 +234,7 @@ class ScaledAsAtFirst(torch.autograd.Function):
 @pytest.mark.parametrize("part", [0.0, 0.05, 0.3, 1.0], ids="off by {}".format)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 @pytest.mark.parametrize("way", ["backward", "forward"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2))])
 def test_a_mode_that_is_off_at_another_point_fails_in_few_bits(monkeypatch, seed, way, dtype, part):
     for name, value in (("part", part), ("scale", 0.0), ("way", way)):
         monkeypatch.setattr(ScaledAsAtFirst, name, value)

@@ -64,7 +64,7 @@ def without(one: int, other: int) -> Callable[[frozenset[int]], set[int]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("count", [5, 9, 18])
+@pytest.mark.parametrize("count", [5, 6])
 def test_an_input_alone_or_left_out_is_asked_for_whichever_it_is(count, seed):
     for place in (count // 2, count - 1):
         found = traits(weighted(alone(place)).apply, count, seed)
@@ -86,16 +86,14 @@ def test_an_input_that_needs_another_one_to_need_a_gradient_is_found(count, seed
     assert found.verdict == "failed"
     (place,) = {finding.input.slot for finding in found.findings}
     assert place == one
-    if count > 18:
-        assert any(f"where input {other} needs none" in each.message for each in found.findings)
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 18, 19, 25, 100, 200])
-def test_the_subsets_asked_for_are_36_at_most_whatever_the_number_of_inputs(count):
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7, 25, 100, 200])
+def test_the_subsets_asked_for_are_18_at_most_whatever_the_number_of_inputs(count):
     fn = weighted(lambda needed: set())
     result = traits(fn.apply, count, 0)
     subsets = set(fn.runs) - {frozenset(range(count))}
-    assert len(subsets) <= (2**count - 2 if count < 4 else 8 if count == 4 else 36)
+    assert len(subsets) <= (2**count - 2 if count < 4 else 18)
     assert result.verdict == "passed"
     if count > 5:
         assert f"{len(subsets)} of" in result.summary

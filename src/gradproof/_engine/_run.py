@@ -54,7 +54,13 @@ def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -
             measurements = Measurements(map_, settings)
             for position, row in enumerate(rows, 1):
                 observer.check_started(target, row.name, (position, len(rows)), map_.counts)
-                results.append(check_result(row, measurements))
+                failed = [each.name for each in results if each.verdict is Verdict.FAILED]
+                blocking = [name for name in row.after if name in failed]
+                if blocking:
+                    text = f"not asked, since {blocking[0]} is wrong at the point itself"
+                    results.append(CheckResult(row.name, Verdict.SKIPPED, text))
+                else:
+                    results.append(check_result(row, measurements))
     except KeyboardInterrupt:
         results += _unfinished_results(rows[len(results) :])
         observer.run_interrupted(_report(map_, results, started, settings.seed, target))

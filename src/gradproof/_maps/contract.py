@@ -215,10 +215,6 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("inputs are not marked as differentiable")
 
-    def compiles_subsets(self) -> bool:
-        """Whether `vjp_wrt` compiles anew for each set of slots."""
-        return False
-
     def layouts(self) -> tuple[str, ...]:
         """Memory layouts in which a cotangent is worth handing over. Empty: none.
 
