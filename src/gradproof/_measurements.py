@@ -67,14 +67,6 @@ class Measurements:
         """Unit round-off of claims: of the dtypes, of what values of F show, or `claimed_unit`."""
         return max(self.unit, self.function.coarsest_unit, self.claimed_unit)
 
-    def with_claims_in_single(self) -> Measurements:
-        """Those of the same map, of which claims may be rounded as in single precision.
-
-        For a map in double precision that stands for one in few bits: a kernel keeps sums, and what
-        it saves for its backward, in float32, whatever its arrays are. That is no mistake.
-        """
-        return Measurements(self.map, self.settings, FORMATS["float32"].unit, self.reference)
-
     @property
     def is_double(self) -> bool:
         """Whether all arrays are in double precision."""
@@ -118,8 +110,7 @@ class Measurements:
     @cached_property
     def constant_gradient(self) -> Values:
         """J^T of the constant cotangent, (n,): the gradient of a sum."""
-        found: Values = self.map.vjp(self.constant_cotangent)
-        return found
+        return np.asarray(self.map.vjp(self.constant_cotangent))
 
     @cached_property
     def table(self) -> DifferenceTable:
@@ -239,6 +230,16 @@ class Measurements:
         twin = self.map.map_in_double()
         twin.derived = self.map.derived
         return Measurements(twin, self.settings.with_precision(twin.resolution))
+
+    @cached_property
+    def double_with_rounded_claims(self) -> Measurements:
+        """As `double`, of claims that may be rounded as in single precision.
+
+        A kernel for few bits keeps sums, and what it saves for its backward, in float32, whatever
+        its arrays are. That is no mistake.
+        """
+        exact = self.double
+        return Measurements(exact.map, exact.settings, FORMATS["float32"].unit, exact.reference)
 
 
 def rounding_by_factors(

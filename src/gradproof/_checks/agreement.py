@@ -62,12 +62,12 @@ def vector_findings(
     wrong &= _disagreements(measurements, got, expected, size, allowed, forward=forward)
     gap = np.nan_to_num(np.abs(got - expected), nan=np.inf, posinf=np.inf)
     order = np.argsort(-np.where(wrong, gap, -1.0), kind="stable")[: min(most, int(wrong.sum()))]
-    found = []
+    findings = []
     for j in order:
         place, numbers = space.locate(int(j)), (float(got[j]), float(expected[j]))
         text = f"{'tangent' if forward else 'gradient'} of {place}: {what}"
-        found.append(_gap_finding(check, kind, text, place, numbers, float(allowed[j]), forward))
-    return tuple(found)
+        findings.append(_gap_finding(check, kind, text, place, numbers, float(allowed[j]), forward))
+    return tuple(findings)
 
 
 def _gap_finding(

@@ -40,13 +40,13 @@ def check_second_order(measurements: Measurements) -> CheckResult:
     With `create_graph=True` a backward may also give another gradient than without; that fails too.
     """
     name = "second_order"
-    found = _measured_check(name, measurements.derivative("backward"), "backward")
-    if found.verdict is not Verdict.PASSED:
-        return found
+    result = _measured_check(name, measurements.derivative("backward"), "backward")
+    if result.verdict is not Verdict.PASSED:
+        return result
     if findings := recorded_gradient_findings(name, measurements):
         text = "the gradient that is differentiated is another than the backward's"
         return failed_check(name, text, findings)
-    return found
+    return result
 
 
 def check_pair(name: str, measurements: Measurements) -> CheckResult:
@@ -66,7 +66,7 @@ def _measured_check(name: str, measurements: Measurements, mode: Mode) -> CheckR
     map_, settings = measurements.map, measurements.settings
     is_shared = measurements.is_double and not settings.asks_reference_only
     is_shared = is_shared and bool(map_.domain.size and map_.codomain.size)
-    found = mode_result(
+    result = mode_result(
         map_,
         settings,
         mode,
@@ -76,26 +76,26 @@ def _measured_check(name: str, measurements: Measurements, mode: Mode) -> CheckR
         gradient=measurements.gradient if is_shared and mode == "backward" else None,
         table=measurements.table if is_shared else None,
     )
-    notes, summary, evidence = found.notes, found.summary, None
-    if found.findings and (names := map_.carried_arrays()):
+    notes, summary, evidence = result.notes, result.summary, None
+    if result.findings and (names := map_.carried_arrays()):
         notes += (_note_of_carried_arrays(names),)
-    if found.verdict is Verdict.INCONCLUSIVE and measurements.randomness:
+    if result.verdict is Verdict.INCONCLUSIVE and measurements.randomness:
         summary = measurements.randomness
-    if found.block is not None:
+    if result.block is not None:
         value = measurements.function.centre
         evidence = EvidenceElsewhere(
-            found.block, map_.domain, map_.codomain, map_.given_point, value
+            result.block, map_.domain, map_.codomain, map_.given_point, value
         )
     return CheckResult(
         name,
-        found.verdict,
+        result.verdict,
         summary,
-        findings=found.findings,
-        resolution=found.bound,
+        findings=result.findings,
+        resolution=result.bound,
         notes=notes,
-        kinks=found.kinks,
-        oracle=found.reference,
-        statistics=found.statistics,
+        kinks=result.kinks,
+        oracle=result.reference,
+        statistics=result.statistics,
         evidence=evidence,
     )
 

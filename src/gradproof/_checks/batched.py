@@ -65,7 +65,7 @@ class _Loop:
         probe = measurements.tangent if forward else measurements.cotangent
         known = measurements.pushforward if forward else measurements.gradient
         split = split_probe(measurements, forward=forward)
-        large, factor = split.part(0), split.factors[0]
+        large, factor = split.scaled_part(0), split.factors[0]
         try:
             product = self._ask(large)
         except (Unsupported, UsageError, MemoryError):

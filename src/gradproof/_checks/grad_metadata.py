@@ -63,7 +63,7 @@ def _measurements_of_subsets(measurements: Measurements) -> Measurements:
         return measurements
     try:
         with users_errors():
-            exact = measurements.double.with_claims_in_single()
+            exact = measurements.double_with_rounded_claims
             return measurements if exact.randomness else exact
     except (Unsupported, UsersError):  # it does not run there
         return measurements
@@ -74,21 +74,21 @@ def _subsets_result(measurements: Measurements) -> CheckResult:
     map_ = measurements.map
     count = len(map_.domain.slots)
     subsets = _subsets_to_ask(count, measurements.settings.seed)
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     refused: list[str] = []
     for subset in subsets:
         try:
-            found |= {each.message: each for each in _subset_findings(measurements, subset)}
+            findings |= {each.message: each for each in _subset_findings(measurements, subset)}
         except Refused as refusal:
             where = _phrase_of_subset(map_, subset)
             refused.append(f"the function does not run {where}: {refusal.reason}")
-        if len(found) >= _MOST_FINDINGS:
+        if len(findings) >= _MOST_FINDINGS:
             break
     more = f", and for {len(refused) - 1} more such subsets" if refused[1:] else ""
     notes = (refused[0] + more,) if refused else ()
-    if found:
+    if findings:
         summary = "a gradient depends on which other inputs need one"
-        return failed_check(_NAME, summary, tuple(found.values()), notes=notes)
+        return failed_check(_NAME, summary, tuple(findings.values()), notes=notes)
     share = f": {share_of_subsets(len(subsets), count)}" if len(subsets) < 2**count - 2 else ""
     return passed_check(_NAME, f"{_ALIKE}, whichever of the inputs need one{share}", notes=notes)
 

@@ -168,7 +168,7 @@ def _products(measurements: Measurements, *, forward: bool) -> _Products:
 
 
 def _products_of_parts(ask: Callable[[Values], Values], split: SplitProbe) -> tuple[Values, Values]:
-    large, small = (ask(split.part(number)) / split.factors[number] for number in (0, 1))
+    large, small = (ask(split.scaled_part(number)) / split.factors[number] for number in (0, 1))
     return large, small
 
 
@@ -214,11 +214,11 @@ def _findings(
         for product, term in zip(products.terms, split.terms, strict=True)
     ]
     tolerance: Values | float = split.lost
-    found: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     for is_measured in (False, True):
         if is_measured:
             tolerance = split.lost + _rounding(measurements, products, forward=forward)
-        found = vector_findings(
+        findings = vector_findings(
             _NAME,
             measurements,
             got,
@@ -230,9 +230,9 @@ def _findings(
             tolerance=tolerance,
             most=3 if forward else 8,
         )
-        if not found:
+        if not findings:
             break
-    return found
+    return findings
 
 
 def _rounding(measurements: Measurements, products: _Products, *, forward: bool) -> Values:
@@ -241,7 +241,7 @@ def _rounding(measurements: Measurements, products: _Products, *, forward: bool)
     ask = measurements.map.jvp if forward else measurements.map.vjp
     total = np.zeros_like(products.parts[0])
     for number, factor in enumerate(split.factors):
-        part, known = split.part(number), factor * products.parts[number]
+        part, known = split.scaled_part(number), factor * products.parts[number]
         off = rounding_by_factors(ask, part, known, unit)
         if unit >= DOUBLE:
             off = off + measurements.rounding_of_product(part, known, forward=forward)

@@ -89,8 +89,8 @@ def _trials(stack: str, trial: Callable[[str], _Trial | None]) -> list[_Trial]:
         return []
     if together.is_right or len(parts) < 2:
         return [together]
-    single = [found for part in parts if (found := trial(part)) is not None]
-    return [together] if all(each.is_right for each in single) else single
+    singles = [single for part in parts if (single := trial(part)) is not None]
+    return [together] if all(single.is_right for single in singles) else singles
 
 
 def _result(trials: list[_Trial]) -> CheckResult:
@@ -146,13 +146,13 @@ def _cotangents_with_gradients(
     """Cotangents and their gradients: for stride 0 such that have equal entries."""
     if "expanded" not in layout:
         return [(measurements.cotangent, measurements.gradient)]
-    found = [(measurements.constant_cotangent, measurements.constant_gradient)]
+    pairs = [(measurements.constant_cotangent, measurements.constant_gradient)]
     space, seed = measurements.map.codomain, measurements.settings.seed
     if any(sum(extent > 1 for extent in slot.shape) > 1 for slot in space.slots):
         for axis in (0, -1):
             v = _cotangent_equal_along(space, seed, axis)
-            found.append((v, measurements.map.vjp(v)))
-    return found
+            pairs.append((v, measurements.map.vjp(v)))
+    return pairs
 
 
 def _cotangent_equal_along(space: Space, seed: int, axis: int) -> Values:
@@ -160,15 +160,15 @@ def _cotangent_equal_along(space: Space, seed: int, axis: int) -> Values:
 
     A sum along that dimension hands over such a cotangent.
     """
-    found = random_entries(seed, Kind.SPECIAL, 8 - axis, space.size)
+    cotangent = random_entries(seed, Kind.SPECIAL, 8 - axis, space.size)
     for position, slot in enumerate(space.slots):
         axes = [k for k, extent in enumerate(slot.shape) if extent > 1]
         if axes and slot.entries is None and slot.size:
             span = space.span(position)
-            entries = found[span].reshape(*slot.shape, len(slot.parts))
+            entries = cotangent[span].reshape(*slot.shape, len(slot.parts))
             entries[:] = entries.take([0], axes[axis])
-            found[span] = entries.reshape(-1)
-    return round_to_formats(space, found)
+            cotangent[span] = entries.reshape(-1)
+    return round_to_formats(space, cotangent)
 
 
 def _inputs_trial(measurements: Measurements, layout: str) -> _Trial | None:
@@ -213,7 +213,7 @@ def _value_findings(measurements: Measurements, got: Values, trial: _Trial) -> t
         allowed[span] += root * np.max(allowed[span], initial=slot.grain.tiny)
     allowed += measurements.function.jitter * 8
     wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
-    found = []
+    findings = []
     for i in np.flatnonzero(wrong)[:_MOST_FINDINGS]:
         place, numbers = space.locate(int(i)), (float(got[i]), float(expected[i]))
         message = (
@@ -221,8 +221,8 @@ def _value_findings(measurements: Measurements, got: Values, trial: _Trial) -> t
             f"same values as given; allowed {allowed[i]:.2g}"
         )
         bound = float(allowed[i])
-        found.append(Finding(_NAME, message, _kind(trial), None, place, *numbers, 0.0, bound))
-    return tuple(found)
+        findings.append(Finding(_NAME, message, _kind(trial), None, place, *numbers, 0.0, bound))
+    return tuple(findings)
 
 
 def _gradient_findings(

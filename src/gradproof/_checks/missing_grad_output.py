@@ -86,10 +86,10 @@ class _Products:
 
     def note(self) -> str:
         """That there are more combinations than were tried; "" where there are none."""
-        asked = 2 * len(self.splits)
-        if self._count < 2 or asked == 2**self._count - 2:
+        tried = 2 * len(self.splits)
+        if self._count < 2 or tried == 2**self._count - 2:
             return ""
-        return f"undefined {self.noun}s: {share_of_subsets(asked, self._count)} were tried"
+        return f"undefined {self.noun}s: {share_of_subsets(tried, self._count)} were tried"
 
     def findings_without_any(self) -> tuple[Finding, ...]:
         """What is wrong where the whole probe is missing."""

@@ -200,26 +200,26 @@ def _findings_of_kept_call(measurements: Measurements, calls: str) -> tuple[Find
 
 
 def _steady_findings(
-    of: Measurements, got: Values, measurements: Measurements, what: str, kind: str
+    owner: Measurements, got: Values, measurements: Measurements, what: str, kind: str
 ) -> tuple[Finding, ...]:
     """Findings where a gradient is not the one known of a point, though two in a row are the same.
 
     What differs from run to run is no matter of state.
 
     Args:
-        of: measurements whose gradient it should be.
+        owner: measurements whose gradient it should be.
         got: the gradient under test.
         measurements: of the first point, where two backwards in a row are compared.
         what: how `got` was made.
         kind: of the findings.
     """
-    found = vector_findings(_NAME, of, got, of.gradient, what, kind=kind)
-    if not found:
+    findings = vector_findings(_NAME, owner, got, owner.gradient, what, kind=kind)
+    if not findings:
         return ()
     map_ = measurements.map
     map_.value(map_.point)  # so that the last call is one at the point again
     first, second = (map_.vjp(measurements.cotangent) for _ in range(2))
-    return () if vector_findings(_NAME, measurements, first, second, "") else found
+    return () if vector_findings(_NAME, measurements, first, second, "") else findings
 
 
 def _measured_outcome(
@@ -293,11 +293,11 @@ def _outcome_of_failure(
         return _Outcome(doubt=text)
     for radius in _NEAR:
         x = _with_first_entries_unmoved(measurements.map, _point_nearby(measurements, radius))
-        beside = _measurements_at(measurements, x)
-        if isinstance(beside, Measurements):
+        neighbour = _measurements_at(measurements, x)
+        if isinstance(neighbour, Measurements):
             try:
                 with users_errors():
-                    if _mode_result(beside, mode).verdict is Verdict.FAILED:
+                    if _mode_result(neighbour, mode).verdict is Verdict.FAILED:
                         return _Outcome(findings, evidence=result.block)
             except UsersError:
                 continue
@@ -327,13 +327,13 @@ def _findings_of_shared_calls(
             continue
         what = f"at a second point, {how}"
         if here is not None:
-            found = _steady_findings(measurements, here, measurements, how, "last call")
-            if found:
-                return found, tuple(notes)
+            findings = _steady_findings(measurements, here, measurements, how, "last call")
+            if findings:
+                return findings, tuple(notes)
         if not _is_same_value(there, value):
             notes.append(f"{what}, the value is another")  # and so is the function
-        elif found := _steady_findings(there, gradient, measurements, what, "first call"):
-            return found, tuple(notes)
+        elif findings := _steady_findings(there, gradient, measurements, what, "first call"):
+            return findings, tuple(notes)
     return (), tuple(notes)
 
 

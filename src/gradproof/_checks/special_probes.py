@@ -61,7 +61,7 @@ class SplitProbe:
     factors: tuple[float, float]
     lost: float = 0.0
 
-    def part(self, number: int) -> Values:
+    def scaled_part(self, number: int) -> Values:
         """Part 0, the large one, or 1, times its factor, (k,)."""
         share = self.shares if number == 0 else 1.0 - self.shares
         return self.factors[number] * share * _weighted_sum(self.terms)
@@ -151,19 +151,19 @@ def _cancelling_cotangent(space: Space, seed: int) -> Values:
     Each is constant, as a sum along one dimension hands its cotangent over. Of single numbers two
     have one each.
     """
-    found = np.zeros(space.size)
+    cotangent = np.zeros(space.size)
     position = max(range(len(space.slots)), key=lambda k: space.slots[k].size)
     slot, start = space.slots[position], space.offsets[position]
     shape = slot.shape if math.prod(slot.shape) * len(slot.parts) == slot.size else (slot.size,)
     axes = [axis for axis, extent in enumerate(shape) if extent > 1]
     if not axes:
-        found[start], found[start + 1 if start + 1 < found.size else 0] = 1.0, -1.0
-        return found
+        cotangent[start], cotangent[start + 1 if start + 1 < cotangent.size else 0] = 1.0, -1.0
+        return cotangent
     axis = axes[random_integer(seed, Kind.SPECIAL, 2, len(axes))]
-    rows = found[space.span(position)].reshape(*shape, -1)[..., 0].swapaxes(axis, 0)
+    rows = cotangent[space.span(position)].reshape(*shape, -1)[..., 0].swapaxes(axis, 0)
     at = random_integer(seed, Kind.SPECIAL, 3, len(rows) - 1)
     rows[at], rows[at + 1] = 1.0, -1.0
-    return found
+    return cotangent
 
 
 def _reach(
