@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -66,33 +66,26 @@ def check(measurements: Measurements) -> CheckResult:
     from its root.
     """
     checks = measurements.settings.checks
-    modes = [
-        mode
-        for mode in ("backward", "forward")
-        if mode in checks or (mode == "backward" and "forward" not in checks)
-    ]
-    results: list[CheckResult] = []
-    missing: Unsupported | None = None
+    forward_only = "forward" in checks and "backward" not in checks
+    modes = ["forward"] if forward_only else ["backward", *({"forward"} & set(checks))]
+    results, refusals = list[CheckResult](), list[Unsupported]()
     for mode in modes:
         try:
             results.append(_mode_result(measurements, forward=mode == "forward"))
-        except Unsupported as reason:
-            if mode == "backward" and isinstance(reason, Raised):
+        except Unsupported as refusal:
+            if mode == "backward" and isinstance(refusal, Raised):
                 raise
-            missing = missing or reason
+            refusals.append(refusal)
     if not results:
-        assert missing is not None
-        raise missing
-    first, *more = results
-    for other in more:
-        if other.verdict is first.verdict is Verdict.PASSED:
-            notes = (*first.notes, *other.notes)
-            first = replace(first, summary=f"{first.summary}; forward mode likewise", notes=notes)
-        elif first.verdict is Verdict.PASSED:
-            first = other
-    if first.verdict is Verdict.FAILED and measurements.settings.trusted:
-        return _result_beside_definition(measurements)
-    return first
+        raise refusals[0]
+    for verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
+        for result in results:
+            if result.verdict is verdict:
+                if verdict is Verdict.FAILED and measurements.settings.trusted:
+                    return _result_beside_definition(measurements)
+                return result
+    summary = results[0].summary + "; forward mode likewise" * (len(results) - 1)
+    return passed_check(_NAME, summary, notes=sum((result.notes for result in results), ()))
 
 
 def _mode_result(measurements: Measurements, *, forward: bool) -> CheckResult:

@@ -108,11 +108,11 @@ class _Products:
                 total, terms = products[0] + products[1], (self._whole, *products)
                 if not self._disagreements(total, self._whole, terms, ""):
                     continue
+            # Which of the two sides, and which slots of it, by halves.
             wrong = [side for side in sides if self._findings_against_zero(side)]
-            if not wrong:
-                return self._findings_of_zeros(sides)
             smallest = [smallest_part(side, self._findings_against_zero) for side in wrong]
-            return tuple(found for part in smallest for found in self._findings_against_zero(part))
+            findings = [self._findings_against_zero(missing) for missing in smallest]
+            return sum(findings, ()) or self._findings_of_zeros(sides)
         return ()
 
     def _findings_against_zero(self, missing: Group) -> tuple[Finding, ...]:
