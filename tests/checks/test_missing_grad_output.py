@@ -56,6 +56,11 @@ def test_a_backward_that_is_wrong_only_where_two_of_three_are_missing_fails():
     assert "cotangents of output 0 and output 1 undefined against zero" in message
 
 
+@pytest.mark.parametrize("fn", [torch.sin, lambda x: (x.detach().sin(), x.sin().detach())])
+def test_of_one_output_or_none_with_a_derivative_nothing_is_left_out(fn):
+    assert not undefined(fn, normal(4)).notes
+
+
 def test_of_many_outputs_the_report_says_how_many_combinations_were_tried():
     result = undefined(lambda x: tuple(x.sin() * k for k in range(1, 8)), normal(3))
     assert result.verdict == "passed"

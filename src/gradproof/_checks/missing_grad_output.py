@@ -81,7 +81,7 @@ class _Products:
         if self._count > _FEW:
             groups = binary_halves(self._count, measurements.settings.seed)
         else:  # a group and its rest are one split
-            groups = singles_and_rests(self._count)[: 2 ** (self._count - 1) - 1]
+            groups = singles_and_rests(self._count)[: (2**self._count - 2) // 2]
         self.splits = [frozenset(slots[k] for k in group) for group in groups]
 
     def note(self) -> str:
