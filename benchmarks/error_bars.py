@@ -116,7 +116,7 @@ def measured_as_in_checks(measurements: Measurements) -> tuple[Slopes, Differenc
     table, slopes = measurements.table, measurements.slopes
     unit = max(measurements.unit, measurements.function.coarsest_unit)
     if (slopes.bar > 1e-3 * np.maximum(slopes.size, slopes.steepness)).any():
-        fine = measurements.function.table(measurements.tangent(0), step_tables(unit)[1])
+        fine = measurements.function.table(measurements.tangent, step_tables(unit)[1])
         slopes = slopes.merge(measured_slopes(fine))
     return slopes, table
 
@@ -190,7 +190,7 @@ def measure(name: str, power: int, seed: int, tallies: dict[tuple[str, str], Tal
         if not np.all(np.isfinite(fn.point)):
             continue
         measurements = Measurements(fn, RunSettings(seed=seed))
-        u = measurements.tangent(0)
+        u = measurements.tangent
         true = exact.along(fn.point.astype(np.longdouble), u.astype(np.longdouble))
         counted = np.isfinite(true) & np.isfinite(fn.value(fn.point))
         fn.calls = 0

@@ -54,10 +54,6 @@ class Measurements:
         if reference is None and settings.reference is not None:
             reference = partial(map_.map_in_double, settings.reference)
         self.reference = reference
-        self._tangents: dict[int, Values] = {}
-        self._cotangents: dict[int, Values] = {}
-        self._gradients: dict[int, Values] = {}
-        self._images: dict[int, Values] = {}
         self._derivatives: dict[Mode, Measurements] = {}
 
     @cached_property
@@ -70,14 +66,6 @@ class Measurements:
     def arithmetic_unit(self) -> float:
         """Unit round-off of claims: of the dtypes, of what values of F show, or `claimed_unit`."""
         return max(self.unit, self.function.coarsest_unit, self.claimed_unit)
-
-    def with_claims_in_single(self) -> Measurements:
-        """Those of the same map, of which claims may be rounded as in single precision.
-
-        For a map in double precision that stands for one in few bits: a kernel keeps sums, and what
-        it saves for its backward, in float32, whatever its arrays are. That is no mistake.
-        """
-        return Measurements(self.map, self.settings, FORMATS["float32"].unit, self.reference)
 
     @property
     def is_double(self) -> bool:
@@ -94,33 +82,25 @@ class Measurements:
         """A power of two near the size of each input coordinate, (n,)."""
         return coordinate_scales(self.map.domain, self.map.point)
 
-    def tangent(self, number: int) -> Values:
-        """Random direction `number`, in units of the scales, (n,)."""
-        if number not in self._tangents:
-            self._tangents[number] = random_tangent(
-                self.map.domain, self.scales, self.settings.seed, number
-            )
-        return self._tangents[number]
+    @cached_property
+    def tangent(self) -> Values:
+        """A random direction, in units of the scales, (n,)."""
+        return random_tangent(self.map.domain, self.scales, self.settings.seed, 0)
 
-    def cotangent(self, number: int) -> Values:
-        """Random cotangent `number`, of the size of 1, (m,)."""
-        if number not in self._cotangents:
-            self._cotangents[number] = random_cotangent(
-                self.map.codomain, self.settings.seed, number
-            )
-        return self._cotangents[number]
+    @cached_property
+    def cotangent(self) -> Values:
+        """A random cotangent, of the size of 1, (m,)."""
+        return random_cotangent(self.map.codomain, self.settings.seed, 0)
 
-    def gradient(self, number: int) -> Values:
-        """J^T v of cotangent `number` as the backward claims it, (n,)."""
-        if number not in self._gradients:
-            self._gradients[number] = np.asarray(self.map.vjp(self.cotangent(number)))
-        return self._gradients[number]
+    @cached_property
+    def gradient(self) -> Values:
+        """J^T v of the cotangent as the backward claims it, (n,)."""
+        return np.asarray(self.map.vjp(self.cotangent))
 
-    def pushforward(self, number: int) -> Values:
-        """J u of tangent `number` as forward mode claims it, (m,)."""
-        if number not in self._images:
-            self._images[number] = self.map.jvp(self.tangent(number))
-        return self._images[number]
+    @cached_property
+    def pushforward(self) -> Values:
+        """J u of the tangent as forward mode claims it, (m,)."""
+        return np.asarray(self.map.jvp(self.tangent))
 
     @cached_property
     def constant_cotangent(self) -> Values:
@@ -130,8 +110,7 @@ class Measurements:
     @cached_property
     def constant_gradient(self) -> Values:
         """J^T of the constant cotangent, (n,): the gradient of a sum."""
-        found: Values = self.map.vjp(self.constant_cotangent)
-        return found
+        return np.asarray(self.map.vjp(self.constant_cotangent))
 
     @property
     def steps(self) -> StepTables:
@@ -141,8 +120,8 @@ class Measurements:
 
     @cached_property
     def slopes(self) -> Slopes:
-        """Measured slopes of F along tangent 0, (m,)."""
-        return slopes_along(self.function, self.tangent(0), self.steps)
+        """Measured slopes of F along the tangent, (m,)."""
+        return slopes_along(self.function, self.tangent, self.steps)
 
     @cached_property
     def largest_value(self) -> float:
@@ -152,13 +131,13 @@ class Measurements:
 
     @cached_property
     def gradient_rounding(self) -> Values:
-        """How far rounding moves J^T v of cotangent 0, (n,): 16 times what four runs show."""
-        return self.rounding_of_product(self.cotangent(0), self.gradient(0), forward=False)
+        """How far rounding moves J^T v of the cotangent, (n,): 16 times what four runs show."""
+        return self.rounding_of_product(self.cotangent, self.gradient, forward=False)
 
     @cached_property
     def pushforward_rounding(self) -> Values:
-        """How far rounding moves J u of tangent 0, (m,), likewise."""
-        return self.rounding_of_product(self.tangent(0), self.pushforward(0), forward=True)
+        """How far rounding moves J u of the tangent, (m,), likewise."""
+        return self.rounding_of_product(self.tangent, self.pushforward, forward=True)
 
     def rounding_of_product(self, probe: Values, known: Values, *, forward: bool) -> Values:
         """How far rounding moves the product of a probe, whose claim is known: J^T v, or J u.
@@ -178,7 +157,7 @@ class Measurements:
             for seed in range(_RUNS):
                 run = exact.rounded_map(unit, tiny, seed)
                 if forward:
-                    again = np.asarray(run.transposed_vjp(probe, self.cotangent(0))[0], float)
+                    again = np.asarray(run.transposed_vjp(probe, self.cotangent)[0], float)
                 else:
                     again = np.asarray(run.vjp(probe), float)
                 worst = np.fmax(worst, np.nan_to_num(np.abs(again - known), posinf=0.0))
@@ -213,7 +192,7 @@ class Measurements:
     def derivative(self, mode: Mode) -> Measurements:
         """Those of what a mode claims, as a map: (x, v) -> J(x)^T v, or (x, u) -> J(x) u.
 
-        It is at the point and at cotangent 0, or tangent 0. Below double precision it is of the
+        It is at the point and at the cotangent, or the tangent. Below double precision it is of the
         same function on float64 arrays.
 
         Raises:
@@ -227,12 +206,12 @@ class Measurements:
     def _derivative(self, mode: Mode) -> Measurements:
         reference = None
         if mode == "backward":
-            v = round_to_formats(self.map.codomain, self.cotangent(0))
+            v = round_to_formats(self.map.codomain, self.cotangent)
             derivative = self.map.derivative(v)
             if (own := self.reference) is not None:
                 reference = lambda: own().derivative(v)  # noqa: E731
         else:
-            u = round_to_formats(self.map.domain, self.tangent(0))
+            u = round_to_formats(self.map.domain, self.tangent)
             derivative = self.map.forward_derivative(u)
         derivative.derived = True
         return Measurements(derivative, self.settings, self.claimed_unit, reference)
@@ -249,6 +228,16 @@ class Measurements:
         twin = self.map.map_in_double()
         twin.derived = self.map.derived
         return Measurements(twin, self.settings.with_precision(twin.resolution))
+
+    @cached_property
+    def double_with_rounded_claims(self) -> Measurements:
+        """As `double`, of claims that may be rounded as in single precision.
+
+        A kernel for few bits keeps sums, and what it saves for its backward, in float32, whatever
+        its arrays are. That is no mistake.
+        """
+        exact = self.double
+        return Measurements(exact.map, exact.settings, FORMATS["float32"].unit, exact.reference)
 
 
 def rounding_by_factors(

@@ -1,4 +1,8 @@
-"""The checks, a function each: `(measurements) -> CheckResult`. Their table: `_data/checks.py`."""
+"""The checks, a function each: `(measurements) -> CheckResult`. Their table: `_data/checks.py`.
+
+A check asks the map and the settings that its `Measurements` hold, writes nothing there, and knows
+nothing of what another check concluded. The engine alone orders them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ import importlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof._checks import reference
 from gradproof._data.checks import TABLE, Check
 from gradproof._data.formats import SINGLE
 from gradproof._data.frames import is_our_mistake
@@ -41,47 +44,39 @@ def requested_checks(settings: RunSettings) -> list[Check]:
 def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
     """What a check concludes; skipped where its order was not asked for.
 
-    An identity that the user's trusted reference does not keep either is no fault. Claims of
-    several runs say nothing where the function itself is random. In 16 bits rounding excuses much:
-    a check that passes is asked again of the same function in float64.
+    Claims of several runs say nothing where the function itself is random. In 16 bits rounding
+    excuses much: a check that passes is asked again of the same function in float64.
     """
     settings = measurements.settings
     if settings.order < row.order:
         text = f"{NOT_ASKED}; order={row.order} asks for it"
         return CheckResult(row.name, Verdict.SKIPPED, text)
-    check = check_function(row)
-    found = check(measurements)
-    failed = found.verdict is Verdict.FAILED
-    if row.identity and settings.trusted and failed:
-        found = reference.identity(check, measurements, found)
-    if row.compares and failed and (reason := measurements.randomness):
+    result = check_function(row)(measurements)
+    if row.compares and result.verdict is Verdict.FAILED and (reason := measurements.randomness):
         return CheckResult(row.name, Verdict.INCONCLUSIVE, reason)
-    again = row.compares and row.order == 1 and not (row.transform or row.named)
-    if again and found.verdict is Verdict.PASSED and measurements.unit > SINGLE:
-        return _failure_in_double(row, measurements, found)
-    return found
+    is_in_few_bits = measurements.unit > SINGLE and not settings.trusted
+    is_repeatable = row.compares and row.order == 1 and not (row.transform or row.named)
+    if result.verdict is Verdict.PASSED and is_in_few_bits and is_repeatable:
+        return _failure_in_double(row, measurements) or result
+    return result
 
 
-def _failure_in_double(row: Check, measurements: Measurements, found: CheckResult) -> CheckResult:
-    """The failure of the same function in float64, if it fails there; else what was found."""
-    if measurements.settings.trusted:
-        return found
+def _failure_in_double(row: Check, measurements: Measurements) -> CheckResult | None:
+    """The failure of the same function in float64; None where it does not fail or run there."""
     try:
-        exact = measurements.double
-        again = check_function(row)(exact)
-        if again.verdict is Verdict.FAILED:  # sums may be kept in float32 whatever the arrays are
-            again = check_function(row)(exact.with_claims_in_single())
+        exact = measurements.double_with_rounded_claims
+        result = check_function(row)(exact)
+        if result.verdict is not Verdict.FAILED or exact.randomness:
+            return None
     except (UsageError, MemoryError):
         raise
-    except Unsupported:  # it does not run there
-        return found
+    except Unsupported:
+        return None
     except Exception as error:  # whatever the user's code raises there alone
         if is_our_mistake(error):
             raise
-        return found
-    if again.verdict is not Verdict.FAILED or exact.randomness:
-        return found
-    return replace(again, summary=f"{again.summary}, as the same function in float64 shows")
+        return None
+    return replace(result, summary=f"{result.summary}, as the same function in float64 shows")
 
 
 @functools.cache
@@ -91,5 +86,5 @@ def check_function(row: Check) -> CheckFunction:
     check: Callable[..., CheckResult] = getattr(
         importlib.import_module(f"{__name__}.{module}"), name
     )
-    several = sum(each.run == row.run for each in TABLE) > 1
-    return functools.partial(check, row.name) if several else check
+    is_shared = sum(each.run == row.run for each in TABLE) > 1
+    return functools.partial(check, row.name) if is_shared else check

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradproof._data.formats import SINGLE
-from gradproof._data.records import Finding, digits
+from gradproof._data.records import Finding, Place, digits
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Values
 from gradproof._data.vectors import finite_values
 from gradproof._measurements import Measurements
 
 _OF_LARGEST = 1e-10  # of the largest entry of the array, that a sum in another order may be off by
-_ULPS_OF_VALUE = 64.0  # of F, that a derivative in which everything cancels may be off by
+ULPS_OF_VALUE = 64.0  # of F, that a derivative in which everything cancels may be off by
 _FEW_ULPS = 4.0  # the same in 16 bits, where 64 would be a part of F that matters
 
 
@@ -53,96 +53,77 @@ def vector_findings(
     if np.array_equal(got, expected):
         return ()
     space = measurements.map.codomain if forward else measurements.map.domain
-    allowed = allowed_gap(measurements, expected, terms, forward=forward) + tolerance
-    wrong = _disagreements(measurements, got, expected, terms, allowed, forward=forward)
+    size = np.sum([finite_values(np.abs(term)) for term in terms or (expected,)], axis=0)
+    allowed = _allowed_gap(measurements, size, forward=forward) + tolerance
+    wrong = _disagreements(measurements, got, expected, size, allowed, forward=forward)
     if not wrong.any():
         return ()
-    rounding = measurements.pushforward_rounding if forward else measurements.gradient_rounding
-    allowed = allowed + rounding
-    wrong = wrong & _disagreements(measurements, got, expected, terms, allowed, forward=forward)
-    gap = np.abs(got - expected)
-    gap = np.where(np.isnan(gap), np.inf, gap)
+    allowed += measurements.pushforward_rounding if forward else measurements.gradient_rounding
+    wrong &= _disagreements(measurements, got, expected, size, allowed, forward=forward)
+    gap = np.nan_to_num(np.abs(got - expected), nan=np.inf, posinf=np.inf)
     order = np.argsort(-np.where(wrong, gap, -1.0), kind="stable")[: min(most, int(wrong.sum()))]
-    found = []
+    findings = []
     for j in order:
         place, numbers = space.locate(int(j)), (float(got[j]), float(expected[j]))
-        shown = digits(*numbers)
-        message = (
-            f"{'tangent' if forward else 'gradient'} of {place}: {what}: got "
-            f"{numbers[0]:.{shown}g}, expected {numbers[1]:.{shown}g}; the gap is "
-            f"{abs(numbers[0] - numbers[1]):.3g}, allowed {allowed[j]:.2g}"
-        )
-        found.append(
-            Finding(
-                check,
-                message,
-                kind or check,
-                input=None if forward else place,
-                output=place if forward else None,
-                claimed=numbers[0],
-                measured=numbers[1],
-                error=0.0,
-                allowed=float(allowed[j]),
-            )
-        )
-    return tuple(found)
+        text = f"{'tangent' if forward else 'gradient'} of {place}: {what}"
+        findings.append(_gap_finding(check, kind, text, place, numbers, float(allowed[j]), forward))
+    return tuple(findings)
 
 
-def vectors_agree(
-    measurements: Measurements,
-    got: Values,
-    expected: Values,
-    *,
-    terms: Sequence[Values] = (),
+def _gap_finding(
+    check: str,
+    kind: str,
+    text: str,
+    place: Place,
+    numbers: tuple[float, float],
+    allowed: float,
     forward: bool = False,
-    tolerance: Values | float = 0.0,
-) -> bool:
-    """Whether `vector_findings` finds nothing, without a measurement to excuse a gap."""
-    if np.array_equal(got, expected):
-        return True
-    allowed = allowed_gap(measurements, expected, terms, forward=forward) + tolerance
-    wrong = _disagreements(measurements, got, expected, terms, allowed, forward=forward)
-    return not wrong.any()
+) -> Finding:
+    """The finding that one entry is the first of two numbers and not the second."""
+    got, expected = numbers
+    shown = digits(got, expected)
+    message = (
+        f"{text}: got {got:.{shown}g}, expected {expected:.{shown}g}; the gap is "
+        f"{abs(got - expected):.3g}, allowed {allowed:.2g}"
+    )
+    return Finding(
+        check,
+        message,
+        kind or check,
+        input=None if forward else place,
+        output=place if forward else None,
+        claimed=got,
+        measured=expected,
+        error=0.0,
+        allowed=allowed,
+    )
 
 
-def allowed_gap(
-    measurements: Measurements,
-    expected: Values,
-    terms: Sequence[Values] = (),
-    *,
-    forward: bool = False,
-) -> Values:
-    """What two claims of a vector may differ by, by rounding and by what the user tolerates."""
+def _allowed_gap(measurements: Measurements, size: Values, *, forward: bool) -> Values:
+    """What two claims of a vector may differ by, by rounding and by what the user tolerates.
+
+    `size` is that of the terms that are added up in each entry.
+    """
     settings, unit = measurements.settings, measurements.arithmetic_unit
-    size = _term_sizes(expected, terms)
-    space = measurements.map.codomain if forward else measurements.map.domain
     allowed = math.sqrt(unit) * size
+    ulps = (ULPS_OF_VALUE if unit < SINGLE else _FEW_ULPS) * unit * measurements.largest_value
     if forward:  # entries of J u are rounded by each other
         allowed += math.sqrt(unit) * float(np.sqrt(np.mean(size**2))) if size.size else 0.0
+        allowed += ulps
     else:
-        for position, slot in enumerate(space.slots):
+        for position, slot in enumerate(measurements.map.domain.slots):
             if slot.size:
-                span = space.span(position)
+                span = measurements.map.domain.span(position)
                 allowed[span] += _OF_LARGEST * float(size[span].max())
-    ulps = (_ULPS_OF_VALUE if unit < SINGLE else _FEW_ULPS) * unit * measurements.largest_value
-    allowed += ulps if forward else ulps / measurements.scales
-    allowed += settings.atol
-    allowed += settings.slack * size
-    return allowed
-
-
-def _term_sizes(expected: Values, terms: Sequence[Values]) -> Values:
-    size = np.zeros_like(expected)
-    for term in terms or (expected,):
-        size += finite_values(np.abs(term))
-    return size
+        allowed += ulps / measurements.scales
+    return np.asarray(allowed + settings.atol + settings.slack * size)
 
 
 def _disagreements(
     measurements: Measurements,
     got: Values,
     expected: Values,
-    terms: Sequence[Values],
+    size: Values,
     allowed: Values,
     *,
     forward: bool,
@@ -155,63 +136,31 @@ def _disagreements(
     space = measurements.map.codomain if forward else measurements.map.domain
     with np.errstate(invalid="ignore", over="ignore"):
         wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
-    if not wrong.any():
-        return np.asarray(wrong)
-    size = _term_sizes(expected, terms)
-    for position, slot in enumerate(space.slots):
-        span = space.span(position)
-        wrong[span] &= np.abs(expected[span]) <= slot.grain.largest / 2
-        wrong[span] &= ~np.isinf(got[span]) | (8 * size[span] <= slot.grain.largest)
+    if wrong.any():
+        for position, slot in enumerate(space.slots):
+            span, largest = space.span(position), slot.grain.largest
+            wrong[span] &= np.abs(expected[span]) <= largest / 2
+            wrong[span] &= ~np.isinf(got[span]) | (8 * size[span] <= largest)
     return np.asarray(wrong)
 
 
-def modes_gap(
-    measurements: Measurements, v: Values, u: Values, pushforward: Values, gradient: Values
-) -> tuple[float, float, float, float]:
-    """<v, J u> and <J^T v, u>, their gap and what is allowed.
+def repeat_finding(
+    check: str, measurements: Measurements, first: Values, second: Values
+) -> Finding | None:
+    """The worst entry in which another backward of one cotangent differs from the first.
 
-    Both are sums: terms of random signs err by the root of the sum of their squares. In a sum where
-    all terms cancel the rounding of F itself is what is left.
+    None where they are the same, up to what the user tolerates.
     """
-    left, right = _finite_dot(v, pushforward), _finite_dot(gradient, u)
-    size = _root_of_squares(v * pushforward) + _root_of_squares(gradient * u)
-    unit, settings = measurements.arithmetic_unit, measurements.settings
-    allowed = math.sqrt(unit) * size + math.sqrt(unit) * abs(left) / math.sqrt(max(v.size, 1))
-    value = np.nan_to_num(measurements.function.centre, nan=0.0, posinf=0.0, neginf=0.0)
-    allowed += _ULPS_OF_VALUE * unit * _root_of_squares(v * value)
-    allowed += settings.slack * (
-        _finite_dot(np.abs(v), np.abs(pushforward)) + _finite_dot(np.abs(gradient), np.abs(u))
-    )
-    allowed += settings.atol * float(np.abs(u).sum())
-    return left, right, abs(left - right), allowed
-
-
-def identity_finding(
-    check: str, sides: tuple[float, float], allowed: float, message: str
-) -> Finding:
-    """The finding that two numbers are not one, as they must be.
-
-    Args:
-        check: name of the check.
-        sides: the two numbers.
-        allowed: what they may differ by.
-        message: what they are; the gap is added.
-    """
-    gap = abs(sides[0] - sides[1])
-    text = f"{message}; the gap is {gap:.3g}, allowed {allowed:.2g}"
-    return Finding(
-        check, text, check, claimed=sides[0], measured=sides[1], error=0.0, allowed=allowed
-    )
-
-
-def _finite_dot(one: Values, other: Values) -> float:
-    used = (one != 0) & (other != 0)
-    return float(one[used] @ other[used])
-
-
-def _root_of_squares(terms: Values) -> float:
-    good = np.nan_to_num(terms, nan=0.0, posinf=0.0, neginf=0.0)
-    return float(np.sqrt(good @ good))
+    wrong = differing_entries(measurements.settings, first, second)
+    if not wrong.any():
+        return None
+    gap = np.where(wrong, np.nan_to_num(np.abs(second - first), nan=np.inf, posinf=np.inf), -1.0)
+    worst = int(np.argmax(gap))
+    place = measurements.map.domain.locate(worst)
+    text = f"gradient of {place}: another backward of the same cotangent against the first"
+    numbers = float(second[worst]), float(first[worst])
+    allowed = _tolerated_repeat_gap(measurements.settings, first)
+    return _gap_finding(check, "nondeterministic", text, place, numbers, allowed)
 
 
 def differing_entries(settings: RunSettings, first: Values, second: Values) -> Mask:
@@ -220,16 +169,20 @@ def differing_entries(settings: RunSettings, first: Values, second: Values) -> M
     Where both are no number, or infinite likewise, they are the same.
     """
     same = (first == second) | (np.isnan(first) & np.isnan(second))
-    largest = np.max(np.abs(first), initial=0.0, where=np.isfinite(first))
-    allowed = settings.nondeterminism + settings.relative_nondeterminism * largest
     with np.errstate(invalid="ignore"):
-        return np.asarray(~same & ~(np.abs(second - first) <= allowed))
+        near = np.abs(second - first) <= _tolerated_repeat_gap(settings, first)
+    return np.asarray(~same & ~near)
+
+
+def _tolerated_repeat_gap(settings: RunSettings, first: Values) -> float:
+    largest = float(np.max(np.abs(first), initial=0.0, where=np.isfinite(first)))
+    return settings.nondeterminism + settings.relative_nondeterminism * largest
 
 
 def gradient_repeats(measurements: Measurements) -> bool:
-    """Whether one more backward of cotangent 0 gives the first gradient again.
+    """Whether one more backward of the cotangent gives the first gradient again.
 
     A gradient that is another one in every run differs in every comparison, whatever that is about.
     """
-    first, again = measurements.gradient(0), measurements.map.vjp(measurements.cotangent(0))
+    first, again = measurements.gradient, measurements.map.vjp(measurements.cotangent)
     return not differing_entries(measurements.settings, first, again).any()

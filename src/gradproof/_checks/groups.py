@@ -1,4 +1,4 @@
-"""Groups of arrays that few questions tell apart, and how a message names several arrays."""
+"""Groups of arrays that are asked for together, and how a message names several arrays."""
 
 from __future__ import annotations
 
@@ -35,15 +35,8 @@ def binary_halves(count: int, seed: int) -> list[Group]:
     ]
 
 
-def splits(count: int, seed: int) -> list[Group]:
-    """Groups that are asked for beside all other slots: halves, or of up to three slots all."""
-    if count <= 3:
-        return singles_and_rests(count)[: 2 ** (count - 1) - 1]
-    return binary_halves(count, seed)
-
-
-def narrowed_group(group: Group, is_wrong: Callable[[Group], object]) -> Group:
-    """A part of a group that is wrong by itself, halved as long as a half is."""
+def smallest_part(group: Group, is_wrong: Callable[[Group], object]) -> Group:
+    """A part of a wrong group that is wrong by itself, halved as long as a half is."""
     while len(group) > 1:
         slots = sorted(group)
         halves = frozenset(slots[: len(slots) // 2]), frozenset(slots[len(slots) // 2 :])
@@ -54,7 +47,7 @@ def narrowed_group(group: Group, is_wrong: Callable[[Group], object]) -> Group:
     return group
 
 
-def listed_names(names: Sequence[str]) -> str:
+def short_list(names: Sequence[str]) -> str:
     """Names in a message: "a", "a and b", "a, b, c and 97 more"."""
     if len(names) > LISTED + 1:
         return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"

@@ -11,24 +11,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from gradproof._checks.agreement import vector_findings
-from gradproof._checks.outcome import failed_check, passed_check
-from gradproof._checks.split_products import SplitProducts, products_of_split_probe
+from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check
+from gradproof._checks.special_probes import SplitProbe, Term, split_probe
+from gradproof._data.exceptions import exception_line
 from gradproof._data.formats import DOUBLE
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
-from gradproof._maps.contract import Raised, Unsupported
+from gradproof._maps.contract import DifferentiableMap, Raised, Unsupported
 from gradproof._measurements import Measurements, rounding_by_factors
+from gradproof.errors import UsageError
 
 _NAME = "linearity"
-_LESS = (1.0, 8.0, 64.0, 512.0)  # how much smaller a large part is asked again
-_ALIKE = 32.0  # times as large may be the rounding of one of two probes
-_ROUNDINGS = 256.0  # of a product, that what it is made of may add up to
-_SQUARE = 0.25  # of a product of the usual size: what a square of the probe adds is more
+_SMALL_RANGE = 1e6  # largest number of a format, as of float16, that honest sums may exceed
+_LARGE = 2.0**20  # size of large cotangents, and one over that of small ones, beside a definition
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,23 @@ class NotLinear:
     is_ignored: bool
 
 
+@dataclass(frozen=True)
+class _Products:
+    """What a mode claims of a split probe.
+
+    Attributes:
+        split: the probe.
+        parts: of its two parts, over their factors.
+        terms: of every term, times its weight.
+        refused: why parts of other sizes than usual were refused; "" where they were not.
+    """
+
+    split: SplitProbe
+    parts: tuple[Values, Values]
+    terms: tuple[Values, ...]
+    refused: str
+
+
 def check(measurements: Measurements) -> CheckResult:
     """What is claimed of two parts of a probe adds up to what is claimed of its terms.
 
@@ -49,175 +66,199 @@ def check(measurements: Measurements) -> CheckResult:
     from its root.
     """
     checks = measurements.settings.checks
-    if "forward" in checks and "backward" not in checks:
-        return _forward_result(measurements)
-    has_forward = "forward" in checks and _has_forward(measurements)
-    try:
-        backward = _backward_result(measurements)
-    except Raised:
-        raise
-    except Unsupported:
-        if not has_forward:
-            raise
-        return _forward_result(measurements)
-    return (
-        _result_of_both_modes(backward, _forward_result(measurements)) if has_forward else backward
-    )
+    forward_only = "forward" in checks and "backward" not in checks
+    modes = ["forward"] if forward_only else ["backward", *({"forward"} & set(checks))]
+    results, refusals = list[CheckResult](), list[Unsupported]()
+    for mode in modes:
+        try:
+            results.append(_mode_result(measurements, forward=mode == "forward"))
+        except Unsupported as refusal:
+            if mode == "backward" and isinstance(refusal, Raised):
+                raise
+            refusals.append(refusal)
+    if not results:
+        raise refusals[0]
+    for verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
+        for result in results:
+            if result.verdict is verdict:
+                if verdict is Verdict.FAILED and measurements.settings.trusted:
+                    return _result_beside_definition(measurements)
+                return result
+    summary = results[0].summary + "; forward mode likewise" * (len(results) - 1)
+    return passed_check(_NAME, summary, notes=sum((result.notes for result in results), ()))
 
 
-def _has_forward(measurements: Measurements) -> bool:
-    try:
-        measurements.pushforward(0)
-    except Unsupported:
-        return False
-    return True
-
-
-def _backward_result(measurements: Measurements) -> CheckResult:
-    products = products_of_split_probe(measurements, forward=False)
-    findings = _findings(measurements, products, forward=False)
-    if findings and _is_rounding(measurements, products):
-        return passed_check(_NAME, "the backward is nothing but rounding")
-    split = products.split
+def _mode_result(measurements: Measurements, *, forward: bool) -> CheckResult:
+    """Whether one mode is linear in its probe."""
+    products = _products(measurements, forward=forward)
+    split, mode = products.split, "forward mode" if forward else "the backward"
+    probe = "tangent" if forward else "cotangent"
+    findings = _findings(measurements, products, forward=forward)
     if not findings:
-        single = " and of one entry" if products.is_single_asked else ""
-        text = f"the backward is linear in cotangents of {split.sizes}, with zeros{single}"
-        notes = (products.refused,) if products.refused else ()
-        return passed_check(_NAME, text, notes=notes)
-    known = measurements.gradient(0)
+        single = " and of one entry" if split.terms[-1].kind == "single" else ""
+        text = f"{mode} is linear in {probe}s of {split.sizes}, with zeros{single}"
+        refused = f"forward mode: {products.refused}" if forward else products.refused
+        return passed_check(_NAME, text, notes=(refused,) if products.refused else ())
+    if _is_linear_in_double(measurements, forward=forward):
+        text = f"{mode} is not linear in the {probe}, as far as its few bits tell; in float64 it is"
+        return inconclusive_check(_NAME, text)
+    if forward:
+        return failed_check(_NAME, "forward mode is not linear in the tangent", findings)
+    known = measurements.gradient
     off = np.linalg.norm(products.parts[0] * split.factors[0] - known)
     is_ignored = bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(known))
     summary = f"the backward {'ignores' if is_ignored else 'is not linear in'} the cotangent"
     return failed_check(_NAME, summary, findings, evidence=NotLinear(is_ignored))
 
 
-def _forward_result(measurements: Measurements) -> CheckResult:
-    """J (2 u - s w + 4 e), in two parts, against 2 J u - s J w + 4 J e."""
-    products = products_of_split_probe(measurements, forward=True)
-    findings = _findings(measurements, products, forward=True)
-    if findings and _is_below_bars(measurements, products):
-        findings = ()
-    if findings:
-        return failed_check(_NAME, "forward mode is not linear in the tangent", findings)
-    notes = (f"forward mode: {products.refused}",) if products.refused else ()
-    return passed_check(_NAME, "forward mode is linear in the tangent", notes=notes)
+def _is_linear_in_double(measurements: Measurements, *, forward: bool) -> bool:
+    """Whether the same function is linear in float64, where it runs there.
+
+    In few bits a right rule may lose digits in a large probe, as that of a matrix exponential.
+    """
+    if measurements.is_double:
+        return False
+    try:
+        exact = measurements.double
+        return not _findings(exact, _products(exact, forward=forward), forward=forward)
+    except (UsageError, MemoryError):
+        raise
+    except Exception:  # Unsupported, or whatever the user's code raises there
+        return False
 
 
-def _result_of_both_modes(backward: CheckResult, forward: CheckResult) -> CheckResult:
-    """One result of both modes."""
-    if backward.verdict is Verdict.PASSED and forward.verdict is Verdict.PASSED:
-        summary = f"{backward.summary}; forward mode likewise"
-        return passed_check(_NAME, summary, notes=(*backward.notes, *forward.notes))
-    if backward.verdict is Verdict.PASSED:
-        return forward
-    if forward.verdict is Verdict.PASSED:
-        return backward
-    summary = f"{backward.summary}; {forward.summary}"
-    return replace(backward, summary=summary, findings=backward.findings + forward.findings)
+def _products(measurements: Measurements, *, forward: bool) -> _Products:
+    """What is claimed of both parts, and of the terms.
+
+    A rule may refuse a probe for its size, as PyTorch's of eigenvectors do, which test it with an
+    absolute tolerance; or a format of a small range may not hold what it adds up. It claims nothing
+    wrong then, and is asked for parts of the usual size.
+    """
+    map_, refused = measurements.map, ""
+    ask = map_.jvp if forward else map_.vjp
+    split = split_probe(measurements, forward=forward)
+    try:
+        parts = _products_of_parts(ask, split)
+        if _has_small_range(map_) and not np.isfinite(parts).all():
+            refused = f"the sizes {split.sizes} overflow"
+    except (Unsupported, UsageError, MemoryError):
+        raise
+    except Exception as error:  # whatever the user's rule raises
+        refused = f"the sizes {split.sizes} were refused: {exception_line(error)}"
+    if refused:
+        split = split.probe_of_usual_size()
+        parts = _products_of_parts(ask, split)
+    known = {"dense": measurements.pushforward if forward else measurements.gradient}
+    if not forward and len(split.terms) > 1:
+        known["constant"] = measurements.constant_gradient
+    terms = []
+    for term in split.terms:
+        product = known.get(term.kind)
+        if product is None:
+            product = _product_of_term(ask, term, abs(split.factors[0]))
+        terms.append(term.weight * product)
+    return _Products(split, parts, tuple(terms), refused)
+
+
+def _products_of_parts(ask: Callable[[Values], Values], split: SplitProbe) -> tuple[Values, Values]:
+    large, small = (ask(split.scaled_part(number)) / split.factors[number] for number in (0, 1))
+    return large, small
+
+
+def _product_of_term(ask: Callable[[Values], Values], term: Term, factor: float) -> Values:
+    """What is claimed of a term; of a single entry, as large as the large part is.
+
+    Of the usual size where that is refused for its size, or overflows: the parts show that.
+    """
+    large = 2.0 ** math.floor(math.log2(factor))
+    if term.kind == "single" and large > 1:
+        try:
+            product = ask(large * term.probe) / large
+        except (Unsupported, UsageError, MemoryError):
+            raise
+        except Exception:  # whatever the user's rule raises
+            return ask(term.probe)
+        if np.isfinite(product).all():
+            return product
+    return ask(term.probe)
+
+
+def _has_small_range(map_: DifferentiableMap) -> bool:
+    """Whether an array is in a format whose numbers end below what is added up here."""
+    slots = (*map_.domain.slots, *map_.codomain.slots)
+    return any(slot.size and slot.grain.largest < _SMALL_RANGE for slot in slots)
 
 
 def _findings(
-    measurements: Measurements, products: SplitProducts, *, forward: bool
+    measurements: Measurements, products: _Products, *, forward: bool
 ) -> tuple[Finding, ...]:
     """Entries in which the two parts do not add up to the terms.
 
     Where they seem not to, what rounding does to both parts, and to each term, is measured and
-    allowed as well.
+    allowed as well. Terms of large weights are as large as they were claimed: so large is their
+    rounding.
     """
     split, probe = products.split, "tangent" if forward else "cotangent"
     got, expected = products.parts[0] + products.parts[1], np.sum(products.terms, axis=0)
     if products.refused:  # what overflows at the usual size too is for the checks of the modes
         got = np.where(np.isfinite(got), got, expected)
-
-    def findings(tolerance: Values | float) -> tuple[Finding, ...]:
-        return vector_findings(
+    sizes = [
+        product / max(1.0, abs(term.weight))
+        for product, term in zip(products.terms, split.terms, strict=True)
+    ]
+    tolerance: Values | float = split.lost
+    findings: tuple[Finding, ...] = ()
+    for is_measured in (False, True):
+        if is_measured:
+            tolerance = split.lost + _rounding(measurements, products, forward=forward)
+        findings = vector_findings(
             _NAME,
             measurements,
             got,
             expected,
             f"two parts of a {probe}, of {split.sizes}, against the whole",
-            terms=[*products.sizes_of_terms, *products.parts],
+            terms=[*sizes, *products.parts],
             forward=forward,
             kind="linearity of forward mode" if forward else "",
             tolerance=tolerance,
             most=3 if forward else 8,
         )
+        if not findings:
+            break
+    return findings
 
-    if not findings(split.lost):
-        return ()
-    return findings(split.lost + _rounding(measurements, products, forward=forward))
 
-
-def _rounding(measurements: Measurements, products: SplitProducts, *, forward: bool) -> Values:
+def _rounding(measurements: Measurements, products: _Products, *, forward: bool) -> Values:
     """What rounding does to the sum of both parts, and in few bits to the terms."""
-    map_, split = measurements.map, products.split
-    ask, unit = map_.jvp if forward else map_.vjp, measurements.unit
+    split, unit = products.split, measurements.unit
+    ask = measurements.map.jvp if forward else measurements.map.vjp
     total = np.zeros_like(products.parts[0])
     for number, factor in enumerate(split.factors):
-        part, known = split.part(number), factor * products.parts[number]
+        part, known = split.scaled_part(number), factor * products.parts[number]
         off = rounding_by_factors(ask, part, known, unit)
         if unit >= DOUBLE:
             off = off + measurements.rounding_of_product(part, known, forward=forward)
         total += off / abs(factor)
-    large = split.factors[0]
-    total += _rounding_in_proportion(ask, split.part(0), large, unit)
-    for term in split.terms:
-        if term.kind == "single":
-            probe = large * term.probe
-            total += abs(term.weight) * _rounding_in_proportion(ask, probe, large, unit)
     if unit >= DOUBLE:
         usual = measurements.pushforward_rounding if forward else measurements.gradient_rounding
         total += usual * (sum(abs(term.weight) for term in split.terms) - 1)
     return total
 
 
-def _rounding_in_proportion(
-    ask: Callable[[Values], Values], large: Values, factor: float, unit: float
-) -> Values:
-    """What a probe that is `factor` times as large as usual loses, if one of an eighth an eighth.
+def _result_beside_definition(measurements: Measurements) -> CheckResult:
+    """What is claimed of large and of small cotangents, held against the user's definition.
 
-    The derivative of the matrix exponential is an exponential in which the probe stands, the less
-    exact the larger that is. A clamp, or a format that is too small, begins somewhere: below it
-    nothing is lost, and above it nearly all. What a square of the probe adds is in proportion too;
-    but of a probe of the usual size rounding loses a few units in the last place, and a square as
-    much as there is.
-
-    Returns:
-        Twice the loss in each entry, over the factor; zeros where it is not in proportion.
+    Where a reference is believed as it is, a gradient may be clipped, and need not be linear.
     """
-    usual = ask(large / factor)
-    losses = [ask(large / less) * (less / factor) - usual for less in _LESS]
-    sizes = [less * float(np.linalg.norm(loss)) for less, loss in zip(_LESS, losses, strict=True)]
-    most = abs(factor) * min(_ROUNDINGS * unit, _SQUARE) * float(np.linalg.norm(usual))
-    in_proportion = sizes[0] <= most and all(
-        sizes[0] / _ALIKE <= size <= _ALIKE * sizes[0] for size in sizes
-    )
-    return 2.0 * np.abs(losses[0]) if in_proportion else np.zeros_like(usual)
-
-
-def _is_rounding(measurements: Measurements, products: SplitProducts) -> bool:
-    """Whether all that is claimed is below what the best measurement tells from zero."""
-    bars = _noise_bars(measurements)
-    u = np.abs(measurements.tangent(0))
-    sizes = np.abs(measurements.cotangent(0)) + np.abs(measurements.constant_cotangent)
-    gradients = (measurements.gradient(0), *products.parts)
-    return all(float(np.abs(each) @ u) <= float(sizes @ bars) for each in gradients)
-
-
-def _is_below_bars(measurements: Measurements, products: SplitProducts) -> bool:
-    """Likewise of tangents."""
-    bars = _noise_bars(measurements)
-    claims = (*products.terms, *products.parts)
-    return all(bool((np.abs(each) <= bars).all()) for each in claims)
-
-
-def _noise_bars(measurements: Measurements) -> Values:
-    """Error bars of the slopes along the first tangent, kinks apart, (m,).
-
-    0 where nothing is known, and below double precision: differences in few bits see next to
-    nothing, which excuses no claim.
-    """
-    bars = measurements.slopes.bar
-    if not measurements.is_double:
-        return np.zeros_like(bars)
-    return np.where(np.isfinite(bars), bars, 0.0)
+    map_, settings = measurements.map, measurements.settings
+    definition = map_.map_in_double(settings.reference)
+    grains = [slot.grain.largest for slot in map_.codomain.slots]
+    large = min(_LARGE, *(math.sqrt(largest) for largest in grains))
+    for name, factor in (("large", large), ("small", 1 / large)):
+        v = factor * measurements.cotangent
+        what = f"for {name} cotangents, against the reference"
+        got, expected = map_.vjp(v), definition.vjp(v)
+        if findings := vector_findings(_NAME, measurements, got, expected, what):
+            return failed_check(_NAME, f"off {what}", findings, oracle="the reference")
+    text = "as the reference, which is the definition, for large and small cotangents"
+    return passed_check(_NAME, text)

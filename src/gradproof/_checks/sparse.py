@@ -17,7 +17,7 @@ def check(measurements: Measurements) -> CheckResult:
     """
     map_ = measurements.map
     findings = []
-    for slot, index, value in map_.outside_domain(measurements.cotangent(0)):
+    for slot, index, value in map_.outside_domain(measurements.cotangent):
         place = Place(map_.domain.slots[slot].name, slot, index)
         message = f"gradient of {place}: {value:.6g}, but the entry is unspecified: expected 0"
         findings.append(Finding(_NAME, message, "outside", place, None, value, 0.0, 0.0, 0.0))

@@ -28,7 +28,7 @@ class Check:
     """One row of the table."""
 
     name: str  # the check's
-    # Its function, `module.function` in `_checks`: (map, settings) -> CheckResult. One of several
+    # Its function, `module.function` in `_checks`: (measurements) -> CheckResult. One of several
     # rows takes the name of the row before these.
     run: str
     order: int = 1  # of derivative that must be asked for before it runs
@@ -42,8 +42,8 @@ class Check:
     compares: bool = False
     transform: bool = False  # it is one AD transform, asked for by name
     named: bool = False  # a report has it only where it is asked for by name
-    # It holds of every derivative, and of what is defined otherwise perhaps not.
-    identity: bool = False
+    # Where one of these checks has failed it has nothing to add, and is not asked.
+    after: tuple[str, ...] = ()
     # It is asked again at other inputs, by a sweep: it may fail there alone.
     elsewhere: bool = False
     rank: float = LAST  # place in which a face tells of its failure that tells of one only
@@ -65,7 +65,7 @@ _TRANSFORMS = ("functional_vjp", "functional_jvp", "compiled", "checkpointed", "
 TABLE: tuple[Check, ...] = (
     Check(
         name="value",
-        run="reference.check",
+        run="value.check",
         compares=True,
         named=True,
         advice="compare the two functions operation by operation; the derivatives of another "
@@ -91,7 +91,6 @@ TABLE: tuple[Check, ...] = (
     Check(
         name="forward_vs_backward",
         run="forward_vs_backward.check",
-        identity=True,
         mode="both",
         compares=True,
         elsewhere=True,
@@ -101,7 +100,6 @@ TABLE: tuple[Check, ...] = (
     Check(
         name="linearity",
         run="linearity.check",
-        identity=True,
         compares=True,
         rank=7,
         option="either",
@@ -134,7 +132,12 @@ TABLE: tuple[Check, ...] = (
         option="undefined",
         advice="call the backward with None, or zeros, for one output at a time",
     ),
-    Check(name="second_point", run="second_point.check", compares=True),
+    Check(
+        name="second_point",
+        run="second_point.check",
+        after=("backward", "forward"),
+        compares=True,
+    ),
     Check(
         name="determinism",
         run="determinism.check",
@@ -187,16 +190,6 @@ TABLE: tuple[Check, ...] = (
         )
         for name in ("forward_over_reverse", "reverse_over_forward", "forward_over_forward")
     ),
-    Check(name="symmetry", run="pairs.check_symmetry", order=2, compares=True, identity=True),
-    Check(
-        name="second_linearity",
-        run="pairs.check_linearity",
-        order=2,
-        compares=True,
-        identity=True,
-        advice=_TWICE,
-    ),
-    Check(name="pairs", run="pairs.check_pairs", order=2, compares=True, identity=True),
     Check(
         name="third_order",
         run="backward.check_third",

@@ -101,14 +101,14 @@ def check(
         "trusted": trusted,
     }  # fmt: skip
     variables = {"wrt": wrt, "domain": domain, "names": names}
-    asked = run_settings(settings, seed=seed, **given)
-    question = Question(fn, inputs, kwargs, asked, **variables)
+    requested = run_settings(settings, seed=seed, **given)
+    question = Question(fn, inputs, kwargs, requested, **variables)
     map_ = question.map()
     chosen = question.settings(map_)
     report = run_checks(map_, chosen, target=name_of(question.fn))
     options = {**given, **variables, "settings": settings}
-    report = replace(report, repeat=_repeat.call_text(fn, inputs, kwargs, options, asked.seed))
-    return _sweep.report_with_sweep(report, question, chosen) if asked.sweep else report
+    report = replace(report, repeat=_repeat.call_text(fn, inputs, kwargs, options, requested.seed))
+    return _sweep.report_with_sweep(report, question, chosen) if requested.sweep else report
 
 
 def compare(

@@ -63,10 +63,10 @@ class Question:
 
     def build(self, arguments: Any, kwargs: Any) -> DifferentiableMap:
         """The map of the function at these arguments."""
-        made: DifferentiableMap = self.adapter.build(self.fn, arguments, kwargs, **self._variables)
+        map_: DifferentiableMap = self.adapter.build(self.fn, arguments, kwargs, **self._variables)
         if self._domain is not None:  # no framework's
-            made.keep_limits(space_with_limits(made.domain, made.point, self._domain))
-        return made
+            map_.keep_limits(space_with_limits(map_.domain, map_.point, self._domain))
+        return map_
 
     def map(self) -> DifferentiableMap:
         """The map at the arguments given."""

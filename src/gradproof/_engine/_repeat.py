@@ -36,8 +36,8 @@ def call_text(fn: Any, inputs: Any, kwargs: Any, options: Mapping[str, Any], see
 def _function_text(fn: Any) -> str:
     if not isinstance(fn, ByHand):
         return name_of(fn)
-    said = {**fn.claims, "args": fn.args or None}
-    return f"gradproof.by_hand({', '.join([name_of(fn), *_keywords(said)])})"
+    options = {**fn.claims, "args": fn.args or None}
+    return f"gradproof.by_hand({', '.join([name_of(fn), *_keywords(options)])})"
 
 
 def _keywords(options: Mapping[str, Any]) -> list[str]:
@@ -86,7 +86,7 @@ def _argument_text(value: Any, name: str) -> str:
 
 
 def _is_of_names(value: Any) -> bool:
-    return type(value) in (tuple, list) and all(isinstance(one, str) for one in value)
+    return type(value) in (tuple, list) and all(isinstance(name, str) for name in value)
 
 
 def _literal_text(value: Any) -> str | None:

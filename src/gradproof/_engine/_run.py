@@ -54,7 +54,8 @@ def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -
             measurements = Measurements(map_, settings)
             for position, row in enumerate(rows, 1):
                 observer.check_started(target, row.name, (position, len(rows)), map_.counts)
-                results.append(check_result(row, measurements))
+                skipped = _skipped_after_failure(row, results)
+                results.append(skipped or check_result(row, measurements))
     except KeyboardInterrupt:
         results += _unfinished_results(rows[len(results) :])
         observer.run_interrupted(_report(map_, results, started, settings.seed, target))
@@ -62,6 +63,15 @@ def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -
     finally:
         map_.close()
     return _report(map_, results, started, settings.seed, target)
+
+
+def _skipped_after_failure(row: Check, results: Sequence[CheckResult]) -> CheckResult | None:
+    """The row, skipped, where an earlier check has failed that leaves it nothing to add."""
+    for result in results:
+        if result.name in row.after and result.verdict is Verdict.FAILED:
+            text = f"not asked, since {result.name} is wrong at the point itself"
+            return CheckResult(row.name, Verdict.SKIPPED, text)
+    return None
 
 
 def check_result(row: Check, measurements: Measurements) -> CheckResult:

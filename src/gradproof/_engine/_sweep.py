@@ -32,8 +32,8 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
     samples = Samples(question.adapter, question.function, question.arguments, question.kwargs)
     cases = list(samples.cases(settings.seed or 0))
     repeated = {row.name for row in checks.TABLE if row.elsewhere}
-    asked = tuple(name for name in settings.checks if name in repeated)
-    found: dict[str, Report] = {}  # by label, of the inputs that the function takes
+    requested = tuple(name for name in settings.checks if name in repeated)
+    reports: dict[str, Report] = {}  # by label, of the inputs that the function takes
     notes: list[str] = []
     refused = 0
     try:
@@ -45,7 +45,7 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
                 notes.append(f"the budget was spent after {position - 1} of {len(cases)} inputs")
                 break
             budgets: dict[str, Any] = {"budget": min(left, MOST_CALLS), "budget_seconds": limit}
-            there = replace(settings, checks=asked, sweep=False, **budgets)
+            there = replace(settings, checks=requested, sweep=False, **budgets)
             where = (position, len(cases))
             watch.current_observer().check_started(
                 report.target, f"sweep: {case.label}", where, calls
@@ -55,7 +55,7 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
             if at_case is None:
                 refused += 1
                 continue
-            found[case.label] = at_case
+            reports[case.label] = at_case
             calls.update(at_case.calls)
             if not at_case:
                 break
@@ -65,7 +65,7 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
     if refused:
         notes.append(f"{refused} inputs were none that the function takes")
     seconds = time.perf_counter() - started
-    row = replace(_sweep_result(found, notes), calls=dict(calls), seconds=seconds)
+    row = replace(_sweep_result(reports, notes), calls=dict(calls), seconds=seconds)
     return replace(
         report,
         checks=(*report.checks, row),
@@ -90,11 +90,11 @@ def _report_at(
         return run_checks(map_, settings.with_precision(map_.resolution), target=target)
 
 
-def _sweep_result(found: dict[str, Report], notes: list[str]) -> CheckResult:
-    unclear = [label for label, one in found.items() if one.verdict is Verdict.INCONCLUSIVE]
+def _sweep_result(reports: dict[str, Report], notes: list[str]) -> CheckResult:
+    unclear = [label for label, report in reports.items() if report.verdict is Verdict.INCONCLUSIVE]
     if unclear:
         notes.append(f"undecided at {len(unclear)}: {', '.join(unclear[:4])}")
-    for label, report in found.items():
+    for label, report in reports.items():
         if not report:
             result = next(each for each in report.checks if each.verdict is Verdict.FAILED)
             where = f"at {label} ({', '.join(report.inputs)})"
@@ -102,6 +102,6 @@ def _sweep_result(found: dict[str, Report], notes: list[str]) -> CheckResult:
             more = {"where": result.where, "causes": result.causes, "notes": tuple(notes)}
             findings = tuple(replace(each, check="sweep") for each in result.findings)
             return failed_check("sweep", summary, findings, **more)
-    if not found:
+    if not reports:
         return inconclusive_check("sweep", "the function takes no other inputs", notes=tuple(notes))
-    return passed_check("sweep", f"right at {len(found)} other inputs", notes=tuple(notes))
+    return passed_check("sweep", f"right at {len(reports)} other inputs", notes=tuple(notes))
