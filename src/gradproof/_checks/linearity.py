@@ -33,13 +33,15 @@ _SQUARE = 0.25  # of a product of the usual size: what a square of the probe add
 
 @dataclass(frozen=True)
 class NotLinear:
-    """Evidence: a backward whose gradients of the parts of a cotangent do not add up.
+    """Evidence: products of the parts of a cotangent, or of a tangent, do not add up.
 
     Attributes:
-        is_ignored: whether the gradient is the same whatever the cotangent.
+        is_ignored: whether the product is the same whatever it is asked for.
+        is_forward: whether it is forward mode.
     """
 
     is_ignored: bool
+    is_forward: bool = False
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -84,9 +86,7 @@ def _backward_result(measurements: Measurements) -> CheckResult:
         text = f"the backward is linear in cotangents of {split.sizes}, with zeros{single}"
         notes = (products.refused,) if products.refused else ()
         return passed_check(_NAME, text, notes=notes)
-    known = measurements.gradient(0)
-    off = np.linalg.norm(products.parts[0] * split.factors[0] - known)
-    is_ignored = bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(known))
+    is_ignored = _is_ignored(measurements, products, measurements.gradient(0))
     summary = f"the backward {'ignores' if is_ignored else 'is not linear in'} the cotangent"
     return failed_check(_NAME, summary, findings, evidence=NotLinear(is_ignored))
 
@@ -98,9 +98,18 @@ def _forward_result(measurements: Measurements) -> CheckResult:
     if findings and _is_below_bars(measurements, products):
         findings = ()
     if findings:
-        return failed_check(_NAME, "forward mode is not linear in the tangent", findings)
+        is_ignored = _is_ignored(measurements, products, measurements.pushforward(0))
+        verb = "ignores" if is_ignored else "is not linear in"
+        evidence = NotLinear(is_ignored, is_forward=True)
+        return failed_check(_NAME, f"forward mode {verb} the tangent", findings, evidence=evidence)
     notes = (f"forward mode: {products.refused}",) if products.refused else ()
     return passed_check(_NAME, "forward mode is linear in the tangent", notes=notes)
+
+
+def _is_ignored(measurements: Measurements, products: SplitProducts, usual: Values) -> bool:
+    """Whether a probe that is much larger, and half zero, gives what the usual one gives."""
+    off = np.linalg.norm(products.parts[0] * products.split.factors[0] - usual)
+    return bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(usual))
 
 
 def _result_of_both_modes(backward: CheckResult, forward: CheckResult) -> CheckResult:

@@ -33,7 +33,8 @@ def advice_by_check(report: Report) -> dict[str, str]:
     first = next((each for each in report.checks if each.verdict is Verdict.FAILED), None)
     if first is None:
         return {each.name: _REFERENCE for each in report.checks if _wants_reference(each)}
-    return {} if first.causes else {first.name: _advice(first, report)}
+    has_cause = any(each.causes for each in report.checks)
+    return {} if has_cause else {first.name: _advice(first, report)}
 
 
 def _wants_reference(result: CheckResult) -> bool:
@@ -50,7 +51,7 @@ def _advice(result: CheckResult, report: Report) -> str:
     found = row(result.name)
     if found is None or found.advice or found.name not in _MODES:
         return found.advice if found else ""
-    if result.kinks:
+    if result.kinks or "kink" in kinds:
         return "choose a point beside the kink, or claim a slope between the two"
     if result.statistics:
         return (
