@@ -206,8 +206,7 @@ def _run_record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     try:
         from gradproof import torch
     except ModuleNotFoundError as error:
-        extra = "pip install 'gradproof[torch]'"
-        raise UsageError(f"record: {error.name} is needed: {extra}") from error
+        raise UsageError(f"record: {error.name} is needed: pip install torch") from error
     before = sys.argv, sys.path[:]
     sys.argv = [arguments.script, *(argv[argv.index("--") + 1 :] if "--" in argv else [])]
     sys.path.insert(0, str(Path(arguments.script).resolve().parent))
