@@ -3,8 +3,8 @@
 
 A function is its forward and its backward in lines of PyTorch. Each mistake is an edit of the text
 of the backward: a term, a factor, an operand, an axis, an index, an exponent, a reduction, a saved
-value for a current one. Beside it stand the names of causes that say what was done; none, where no
-name of gradproof's says it, so that silence is the best answer. `diagnosis.py` asks.
+value for a current one. Beside it stand the names of causes that say what was done, or the same in
+other words; none, where no name of gradproof's does. `diagnosis.py` asks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-TERM, FACTOR, MISSING = ("missing term",), ("factor",), ("missing factor",)
+TERM, FACTOR = ("missing term",), ("factor",)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ FORMULAS = (
         (
             (" - n * (w * n).mean(-1, keepdim=True)", "", TERM),
             (" - w.mean(-1, keepdim=True)", "", TERM),
-            ("w = g * b", "w = g", MISSING),
+            ("w = g * b", "w = g", FACTOR),
             ("da = r * (", "da = (", FACTOR),
             ("(g * n).sum(0)", "(g * a).sum(0)", ()),
             ("dc = g.sum(0)", "dc = g.mean(0)", FACTOR),
@@ -108,7 +108,7 @@ FORMULAS = (
             ("r**3", "r", TERM),
             ("(w * a).mean(", "(w * a).sum(", TERM),
             ("(w * a)", "(g * a)", TERM),
-            ("(g * a * r)", "(g * a)", ()),
+            ("(g * a * r)", "(g * a)", ("factor",)),
             ("r * w -", "r * w +", TERM),
         ),
     ),
@@ -119,8 +119,8 @@ FORMULAS = (
             ("(g * y).sum(-1, keepdim=True)", "g.sum(-1, keepdim=True)", TERM),
             ("(g * y).sum(-1, keepdim=True)", "(g * y).mean(-1, keepdim=True)", TERM),
             ("(g * y).sum(-1", "(g * y).sum(0", ()),
-            ("da = y *", "da = a *", ()),
-            ("da = y *", "da =", MISSING),
+            ("da = y *", "da = a *", ("factor",)),
+            ("da = y *", "da =", FACTOR),
         ),
     ),
     Formula(
@@ -147,21 +147,21 @@ FORMULAS = (
     Formula(
         "sigmoid", "9", "y = a.sigmoid()", "da = g * y * (1 - y)",
         (
-            (" * (1 - y)", "", ()),
-            ("(1 - y)", "(1 - y * y)", ()),
-            ("(1 - y)", "(1 + y)", ()),
+            (" * (1 - y)", "", ("factor",)),
+            ("(1 - y)", "(1 - y * y)", ("factor",)),
+            ("(1 - y)", "(1 + y)", ("factor",)),
             ("y * (1 - y)", "a * (1 - a)", ()),
-            ("g * y", "g", MISSING),
+            ("g * y", "g", FACTOR),
         ),
     ),
     Formula(
         "tanh", "9", "y = a.tanh()", "da = g * (1 - y**2)",
         (
-            ("y**2", "y", TERM),
-            ("(1 - y**2)", "(1 - a**2)", ()),
-            ("1 - y**2", "1 + y**2", TERM),
-            ("1 - y**2", "1 - y.tanh()**2", ()),
-            (" * (1 - y**2)", "", ()),
+            ("y**2", "y", ("missing term", "factor")),
+            ("(1 - y**2)", "(1 - a**2)", ("factor",)),
+            ("1 - y**2", "1 + y**2", ("missing term", "factor")),
+            ("1 - y**2", "1 - y.tanh()**2", ("factor",)),
+            (" * (1 - y**2)", "", ("factor",)),
         ),
     ),
     Formula(
@@ -188,10 +188,10 @@ FORMULAS = (
         "swiglu", "4x3 4x3", "s = a.sigmoid(); y = a * s * b",
         "da = g * b * (s + a * s * (1 - s))\ndb = g * a * s",
         (
-            ("g * b *", "g *", MISSING),
-            ("db = g * a * s", "db = g * s", MISSING),
-            ("da = g * b", "da = g * a", ()),
-            ("db = g * a * s", "db = g * a", ()),
+            ("g * b *", "g *", FACTOR),
+            ("db = g * a * s", "db = g * s", FACTOR),
+            ("da = g * b", "da = g * a", ("factor",)),
+            ("db = g * a * s", "db = g * a", ("factor",)),
         ),
     ),
     Formula(
@@ -202,7 +202,7 @@ FORMULAS = (
             ("db = g.T @ a", "db = g.T @ a / len(a)", FACTOR),
             ("da = g @ b", "da = -(g @ b)", ("sign",)),
             ("db = g.T @ a", "db = 0 * (g.T @ a)", ("zero",)),
-            ("db = g.T @ a", "db = g.T.flip(0) @ a", ("permuted",)),
+            ("db = g.T @ a", "db = g.T.flip(0) @ a", ("misplaced",)),
         ),
     ),
     Formula(
@@ -243,8 +243,8 @@ FORMULAS = (
     Formula(
         "cumsum", "7", "y = a.cumsum(0)", "da = g.flip(0).cumsum(0).flip(0)",
         (
-            (".flip(0).cumsum(0).flip(0)", ".cumsum(0)", ("transposed", "permuted")),
-            (".flip(0).cumsum(0).flip(0)", ".flip(0).cumsum(0)", ("permuted",)),
+            (".flip(0).cumsum(0).flip(0)", ".cumsum(0)", ("transposed", "misplaced")),
+            (".flip(0).cumsum(0).flip(0)", ".flip(0).cumsum(0)", ("misplaced",)),
             ("da = g.flip(0).cumsum(0).flip(0)", "da = g.flip(0).cumsum(0).flip(0) - g", ("zero",)),
             ("da = g.flip(0).cumsum(0).flip(0)", "da = g.sum().expand(7)", ()),
         ),
@@ -257,7 +257,7 @@ FORMULAS = (
         (
             ("y[t - 1]", "y[t]", ()),
             ("d[t - 1] += a[t] * d[t]", "d[t - 1] += a[t] * g[t]", ("zero",)),
-            ("a[t] * d[t]\n", "a[t - 1] * d[t]\n", ()),
+            ("a[t] * d[t]\n", "a[t - 1] * d[t]\n", ("factor",)),
             ("range(5, 0, -1)", "range(5, 1, -1)", ("zero",)),
             ("d[t - 1] += a[t] * d[t]", "d[t - 1] += d[t]", ()),
         ),
@@ -270,7 +270,7 @@ FORMULAS = (
             (" / a.numel()", "", FACTOR),
             (" / a.numel()", " / len(a)", FACTOR),
             ("db = -g", "db = g", ("sign",)),
-            ("(a - b)", "(a + b)", ()),
+            ("(a - b)", "(a + b)", ("missing term",)),
         ),
     ),
     Formula(
@@ -290,26 +290,26 @@ FORMULAS = (
         "da = g * (a.sigmoid() - b)\ndb = -g * a",
         (
             (" - b)", ")", TERM),
-            ("a.sigmoid() - b", "a.sigmoid()**2 - b", ()),
+            ("a.sigmoid() - b", "a.sigmoid()**2 - b", ("missing term",)),
             ("db = -g * a", "db = g * a", ("sign",)),
             ("a.sigmoid() - b", "b - a.sigmoid()", ("sign",)),
-            ("db = -g * a", "db = -g", MISSING),
+            ("db = -g * a", "db = -g", FACTOR),
         ),
     ),
     Formula(
         "kl_div", "+5 +5", "y = (a * (a / b).log()).sum()", "da = g * ((a / b).log() + 1)\ndb = -g * a / b",
         (
             (" + 1)", ")", TERM),
-            ("-g * a / b", "-g / b", MISSING),
+            ("-g * a / b", "-g / b", FACTOR),
             ("-g * a / b", "g * a / b", ("sign",)),
-            ("-g * a / b", "-g * a", MISSING),
-            ("-g * a / b", "-g * a / b**2", MISSING),
+            ("-g * a / b", "-g * a", FACTOR),
+            ("-g * a / b", "-g * a / b**2", FACTOR),
         ),
     ),
     Formula(
         "huber", "9", "y = torch.where(a.abs() <= 1, 0.5 * a**2, a.abs() - 0.5)", "da = g * a.clamp(-1, 1)",
         (
-            ("a.clamp(-1, 1)", "a", MISSING),
+            ("a.clamp(-1, 1)", "a", FACTOR),
             ("a.clamp(-1, 1)", "a.sign()", ()),
             ("a.clamp(-1, 1)", "a.clamp(0, 1)", ("zero",)),
             ("a.clamp(-1, 1)", "2 * a.clamp(-1, 1)", FACTOR),
@@ -347,19 +347,19 @@ FORMULAS = (
     Formula(
         "power", "+6 +6", "y = a**b", "da = g * b * a ** (b - 1)\ndb = g * y * a.log()",
         (
-            ("g * b *", "g *", MISSING),
-            ("(b - 1)", "b", MISSING),
-            ("g * y * a.log()", "g * y", ()),
-            ("g * y * a.log()", "g * a.log()", MISSING),
+            ("g * b *", "g *", FACTOR),
+            ("(b - 1)", "b", FACTOR),
+            ("g * y * a.log()", "g * y", ("factor",)),
+            ("g * y * a.log()", "g * a.log()", FACTOR),
         ),
     ),
     Formula(
         "division", "+6 +6", "y = a / b", "da = g / b\ndb = -g * a / b**2",
         (
-            ("da = g / b", "da = g", MISSING),
-            ("b**2", "b", MISSING),
+            ("da = g / b", "da = g", FACTOR),
+            ("b**2", "b", FACTOR),
             ("-g * a / b**2", "g * a / b**2", ("sign",)),
-            ("-g * a / b**2", "-g / b**2", MISSING),
+            ("-g * a / b**2", "-g / b**2", FACTOR),
         ),
     ),
     Formula(
@@ -369,16 +369,16 @@ FORMULAS = (
         (
             (" - n * (g * n).mean(0)", "", TERM),
             (" - g.mean(0)", "", TERM),
-            ("da = r * (", "da = (", ()),
+            ("da = r * (", "da = (", ("factor",)),
             ("(g * n).mean(0)", "(g * n).mean(1, keepdim=True)", ()),
         ),
     ),
     Formula(
         "gather", "6", "k = torch.tensor([1, 4, 4, 0]); y = a[k]", "da = torch.zeros(6, dtype=g.dtype).index_add(0, k, g)",
         (
-            (".index_add(0, k, g)", ".index_copy(0, k, g)", ("zero",)),
-            ("index_add(0, k, g)", "index_add(0, (k + 1) % 6, g)", ("permuted",)),
-            ("index_add(0, k, g)", "index_add(0, k.flip(0), g)", ("permuted",)),
+            (".index_add(0, k, g)", ".index_copy(0, k, g)", ("zero", "overwritten")),
+            ("index_add(0, k, g)", "index_add(0, (k + 1) % 6, g)", ("misplaced",)),
+            ("index_add(0, k, g)", "index_add(0, k.flip(0), g)", ("misplaced",)),
         ),
     ),
     Formula(
@@ -386,8 +386,8 @@ FORMULAS = (
         "da = torch.zeros_like(a)\nfor i in range(3): da[i : i + 7] += b[i] * g\n"
         "db = torch.stack([(a[i : i + 7] * g).sum() for i in range(3)])",
         (
-            ("b[i] * g", "b[2 - i] * g", ()),
-            ("(a[i : i + 7] * g).sum()", "(a[2 - i : 9 - i] * g).sum()", ("permuted",)),
+            ("b[i] * g", "b[2 - i] * g", ("misplaced",)),
+            ("(a[i : i + 7] * g).sum()", "(a[2 - i : 9 - i] * g).sum()", ("misplaced",)),
             ("range(3): da[i", "range(2): da[i", ("zero",)),
             ("(a[i : i + 7] * g).sum()", "(a[i : i + 7] * g).mean()", FACTOR),
         ),
@@ -395,7 +395,7 @@ FORMULAS = (
     Formula(
         "logsumexp", "3x5", "y = a.logsumexp(-1)", "da = g[:, None] * (a - y[:, None]).exp()",
         (
-            (" - y[:, None]", "", ()),
+            (" - y[:, None]", "", ("factor",)),
             (".exp()", "", ()),
             ("(a - y[:, None]).exp()", "a.softmax(0)", ()),
             ("da = g[:, None]", "da = 2 * g[:, None]", FACTOR),
@@ -429,8 +429,8 @@ HELD_OUT = (
         "da = g[:, None] * d / s\ndb = -g[:, None] * d / s",
         (
             ("db = -g", "db = g", ("sign",)),
-            ("* d / s\n", "* d\n", MISSING),
-            ("* d / s\n", "* d / s**2\n", MISSING),
+            ("* d / s\n", "* d\n", FACTOR),
+            ("* d / s\n", "* d / s**2\n", FACTOR),
             ("db = -g", "db = 0 * g", ("zero",)),
         ),
     ),
@@ -438,9 +438,9 @@ HELD_OUT = (
         "outer", "4 3", "y = a[:, None] * b", "da = (g * b).sum(1)\ndb = (g * a[:, None]).sum(0)",
         (
             ("(g * b).sum(1)", "(g * b).mean(1)", FACTOR),
-            ("(g * a[:, None])", "g", MISSING),
+            ("(g * a[:, None])", "g", FACTOR),
             ("(g * b).sum(1)", "(g * b)[:, 0]", ("zero",)),
-            ("(g * b).sum(1)", "(g * b).sum(1).flip(0)", ("permuted",)),
+            ("(g * b).sum(1)", "(g * b).sum(1).flip(0)", ("misplaced",)),
         ),
     ),
     Formula(
@@ -467,10 +467,10 @@ HELD_OUT = (
     Formula(
         "gate", "8 8", "s = b.sigmoid(); y = a * s", "da = g * s\ndb = g * a * s * (1 - s)",
         (
-            ("db = g * a", "db = g", MISSING),
-            (" * (1 - s)", "", ()),
-            ("da = g * s", "da = g * (1 - s)", ()),
-            ("da = g * s", "da = g * b", ()),
+            ("db = g * a", "db = g", FACTOR),
+            (" * (1 - s)", "", ("factor",)),
+            ("da = g * s", "da = g * (1 - s)", ("factor",)),
+            ("da = g * s", "da = g * b", ("factor",)),
         ),
     ),
     Formula(
@@ -488,9 +488,9 @@ HELD_OUT = (
         "k = a.reshape(4, 2).argmax(1)\n"
         "da = torch.zeros(4, 2, dtype=g.dtype).scatter(1, k[:, None], g[:, None]).reshape(8)",
         (
-            ("argmax", "argmin", ()),
+            ("argmax", "argmin", ("misplaced",)),
             (", g[:, None])", ", 2 * g[:, None])", FACTOR),
-            (".reshape(8)", ".T.reshape(8)", ("transposed", "permuted")),
+            (".reshape(8)", ".T.reshape(8)", ("transposed", "misplaced")),
             ("k = a", "k = 0 * a", ()),
         ),
     ),
@@ -499,16 +499,16 @@ HELD_OUT = (
         (
             (".sum(1)", ".mean(1)", FACTOR),
             (".sum(1)", "[:, 0]", ("zero",)),
-            ("g.reshape(5, 2).sum(1)", "g.reshape(2, 5).sum(0)", ()),
-            (".sum(1)", ".sum(1).roll(1)", ("permuted",)),
+            ("g.reshape(5, 2).sum(1)", "g.reshape(2, 5).sum(0)", ("misplaced",)),
+            (".sum(1)", ".sum(1).roll(1)", ("misplaced",)),
         ),
     ),
     Formula(
         "polynomial", "9", "y = a**3 - 2 * a", "da = g * (3 * a**2 - 2)",
         (
             (" - 2", "", TERM),
-            ("3 * a**2", "a**2", ()),
-            ("3 * a**2", "3 * a", ()),
+            ("3 * a**2", "a**2", ("missing term",)),
+            ("3 * a**2", "3 * a", ("missing term",)),
             ("- 2", "+ 2", TERM),
         ),
     ),
@@ -516,10 +516,10 @@ HELD_OUT = (
         "logaddexp", "6 6", "y = torch.logaddexp(a, b)",
         "da = g * (a - y).exp()\ndb = g * (b - y).exp()",
         (
-            ("(a - y)", "(b - y)", ()),
+            ("(a - y)", "(b - y)", ("factor",)),
             ("(a - y)", "(y - a)", ()),
             ("db = g", "db = -g", ("sign",)),
-            ("db = g * (b - y).exp()", "da, db = g * (b - y).exp(), da", ("permuted",)),
+            ("db = g * (b - y).exp()", "da, db = g * (b - y).exp(), da", ("misplaced",)),
         ),
     ),
     Formula(
@@ -528,7 +528,7 @@ HELD_OUT = (
         "p, q, h = a / s, b / t, g[:, None]\nda = h * (q - y[:, None] * p) / s\ndb = h * (p - y[:, None] * q) / t",
         (
             (" - y[:, None] * p", "", TERM),
-            (" / s\n", "\n", ()),
+            (" / s\n", "\n", ("factor",)),
             ("db = h", "db = -h", ("sign",)),
             ("(p - y", "(p + y", TERM),
         ),
@@ -550,8 +550,8 @@ HELD_OUT_SECOND = (
             (" - q * (w * q).mean(-1, keepdim=True)", "", TERM),
             (" - w.mean(-1, keepdim=True)", "", TERM),
             ("(g * n).sum((0, 2))", "(g * n).mean((0, 2))", FACTOR),
-            ("w = (g * b[:, None])", "w = g", MISSING),
-            ("da = (r * (", "da = ((", ()),
+            ("w = (g * b[:, None])", "w = g", FACTOR),
+            ("da = (r * (", "da = ((", ("factor",)),
         ),
     ),
     Formula(
@@ -559,7 +559,7 @@ HELD_OUT_SECOND = (
         "da = g * (2 * p * (1 - p)**2 * p.log() - (1 - p)**3)",
         (
             (" - (1 - p)**3", "", TERM),
-            ("2 * p *", "p *", ()),
+            ("2 * p *", "p *", ("missing term",)),
             ("da = g", "da = -g", ("sign",)),
             (" * p.log()", "", ()),
             ("(1 - p)**2", "(1 - p)", ()),
@@ -581,8 +581,8 @@ HELD_OUT_SECOND = (
     Formula(
         "cumprod", "6", "y = a.cumprod(0)", "da = (g * y).flip(0).cumsum(0).flip(0) / a",
         (
-            (" / a", "", MISSING),
-            ("(g * y)", "g", MISSING),
+            (" / a", "", FACTOR),
+            ("(g * y)", "g", FACTOR),
             (".flip(0).cumsum(0).flip(0)", ".cumsum(0)", ()),
             (".cumsum(0).flip(0)", ".cumsum(0)", ()),
             (".flip(0).cumsum(0).flip(0)", "", ("zero", "missing term")),
@@ -592,8 +592,8 @@ HELD_OUT_SECOND = (
         "pairwise distance", "4x3 5x3", "d = a[:, None] - b; y = d.norm(dim=-1)",
         "e = g[..., None] * d / y[..., None]\nda = e.sum(1)\ndb = -e.sum(0)",
         (
-            (" / y[..., None]", "", MISSING),
-            ("y[..., None]", "y[..., None]**2", MISSING),
+            (" / y[..., None]", "", FACTOR),
+            ("y[..., None]", "y[..., None]**2", FACTOR),
             ("-e.sum(0)", "e.sum(0)", ("sign",)),
             ("da = e.sum(1)", "da = e.mean(1)", FACTOR),
             ("da = e.sum(1)", "da = e[:, 0]", ("zero", "missing reduction")),
@@ -606,7 +606,7 @@ HELD_OUT_SECOND = (
         "e = g[h]\nda = torch.zeros_like(a).index_add(0, k, e * b[:, None])\ndb = (e * a[k]).sum(1)",
         (
             ("index_add(0, k", "index_copy(0, k", ("zero",)),
-            ("e * b[:, None])", "e)", MISSING),
+            ("e * b[:, None])", "e)", FACTOR),
             ("(e * a[k]).sum(1)", "(e * a[k]).mean(1)", FACTOR),
             ("g[h]", "g[h.flip(0)]", ()),
             ("(0, k,", "(0, k.sort().values,", ()),
@@ -624,7 +624,7 @@ HELD_OUT_SECOND = (
             ("w.mean(-1,", "w.mean((1, 2),", ()),
             ("(g * n).sum((0, 2))", "(g * n).sum(2)[0]", ("zero", "missing reduction")),
             ("(g * n)", "(g * a)", ()),
-            ("w = g * b[:, None]", "w = g", MISSING),
+            ("w = g * b[:, None]", "w = g", FACTOR),
             (" - n * (w", " + n * (w", TERM),
         ),
     ),
@@ -634,10 +634,10 @@ HELD_OUT_SECOND = (
         "h = torch.fft.rfft(g)\nda = torch.fft.irfft(h * torch.fft.rfft(b).conj(), n=7)\n"
         "db = torch.fft.irfft(h * torch.fft.rfft(a).conj(), n=7)",
         (
-            ("rfft(b).conj()", "rfft(b)", ()),
+            ("rfft(b).conj()", "rfft(b)", ("transposed",)),
             ("rfft(a).conj()", "rfft(a).conj() / 7", FACTOR),
             ("da = torch", "da = -torch", ("sign",)),
-            ("rfft(b).conj(), n=7)", "rfft(b).conj(), n=7).roll(1)", ("permuted",)),
+            ("rfft(b).conj(), n=7)", "rfft(b).conj(), n=7).roll(1)", ("misplaced",)),
             ("rfft(b).conj()", "rfft(a).conj()", ()),
         ),
     ),
@@ -649,7 +649,7 @@ HELD_OUT_SECOND = (
         (
             (" / 4", "", FACTOR),
             ("2 * g", "g", FACTOR),
-            (" * k", "", ()),
+            (" * k", "", ("missing mask",)),
             ("db = -h", "db = h", ("sign",)),
             ("(c - b)", "(a - b)", ()),
         ),
@@ -673,8 +673,8 @@ HELD_OUT_SECOND = (
         (
             (" - u * t", "", TERM),
             ("- u * t", "- a * t", TERM),
-            (" / s * (g", " * (g", ()),
-            ("da = b[:, None]", "da = 1", MISSING),
+            (" / s * (g", " * (g", ("factor",)),
+            ("da = b[:, None]", "da = 1", FACTOR),
             ("db = t[:, 0]", "db = -t[:, 0]", ("sign",)),
         ),
     ),
@@ -683,11 +683,11 @@ HELD_OUT_SECOND = (
         "p, q, t = b.sigmoid(), c.sigmoid(), d.tanh(); y = a * p + q * t",
         "da = g * p\ndb = g * a * p * (1 - p)\ndc = g * t * q * (1 - q)\ndd = g * q * (1 - t**2)",
         (
-            ("db = g * a", "db = g", MISSING),
-            ("dc = g * t", "dc = g", MISSING),
-            ("(1 - t**2)", "(1 - d**2)", ()),
+            ("db = g * a", "db = g", FACTOR),
+            ("dc = g * t", "dc = g", FACTOR),
+            ("(1 - t**2)", "(1 - d**2)", ("factor",)),
             ("dc = g", "dc = -g", ("sign",)),
-            ("da = g * p", "da = g * q", ()),
+            ("da = g * p", "da = g * q", ("factor",)),
         ),
     ),
     Formula(
@@ -705,7 +705,7 @@ HELD_OUT_SECOND = (
         "gaussian nll", "6 6 6", "e = (-b).exp(); y = 0.5 * (b + (a - c) ** 2 * e)",
         "da = g * (a - c) * e\ndb = g * 0.5 * (1 - (a - c)**2 * e)\ndc = -g * (a - c) * e",
         (
-            ("da = g * (a - c) * e", "da = g * (a - c)", MISSING),
+            ("da = g * (a - c) * e", "da = g * (a - c)", FACTOR),
             ("0.5 * (1", "(1", FACTOR),
             ("dc = -g", "dc = g", ("sign",)),
             ("(1 - (a - c)**2 * e)", "(-(a - c)**2 * e)", TERM),
@@ -726,10 +726,10 @@ HELD_OUT_SECOND = (
     Formula(
         "sort", "7", "y = a.sort().values", "k = a.argsort()\nda = torch.empty_like(a).scatter(0, k, g)",
         (
-            ("(0, k, g)", "(0, k.argsort(), g)", ("permuted",)),
-            ("(0, k, g)", "(0, k, g.flip(0))", ("permuted",)),
-            ("(0, k, g)", "(0, k, g).abs()", ("sign", "non-linear")),
-            ("torch.empty_like(a).scatter(0, k, g)", "g", ("permuted",)),
+            ("(0, k, g)", "(0, k.argsort(), g)", ("misplaced", "transposed")),
+            ("(0, k, g)", "(0, k, g.flip(0))", ("misplaced",)),
+            ("(0, k, g)", "(0, k, g).abs()", ("sign", "linearity")),
+            ("torch.empty_like(a).scatter(0, k, g)", "g", ("misplaced",)),
         ),
     ),
     Formula(
@@ -738,7 +738,7 @@ HELD_OUT_SECOND = (
         (
             ("topk(3)", "topk(3, largest=False)", ()),
             ("k, g)", "k, -g)", ("sign",)),
-            ("(0, k,", "(0, k.flip(0),", ("permuted",)),
+            ("(0, k,", "(0, k.flip(0),", ("misplaced",)),
             ("k, g)", "k, g / 3)", FACTOR),
             ("(0, k,", "(0, torch.arange(3),", ()),
         ),
@@ -747,8 +747,8 @@ HELD_OUT_SECOND = (
         "pixel shuffle", "4x6", "y = a.reshape(2, 2, 6).permute(1, 2, 0).reshape(2, 12)",
         "da = g.reshape(2, 6, 2).permute(2, 0, 1).reshape(4, 6)",
         (
-            (".permute(2, 0, 1)", ".permute(2, 1, 0)", ("permuted", "transposed")),
-            (".permute(2, 0, 1)", "", ("permuted", "transposed")),
+            (".permute(2, 0, 1)", ".permute(2, 1, 0)", ("misplaced", "transposed")),
+            (".permute(2, 0, 1)", "", ("misplaced", "transposed")),
             ("da = ", "da = 2 * ", FACTOR),
             ("da = ", "da = -", ("sign",)),
         ),
@@ -759,7 +759,7 @@ HELD_OUT_SECOND = (
         (
             (" / 4", "", FACTOR),
             (" / 4", " / 2", FACTOR),
-            ("[:, None, :, None]", "[:, :, None, None]", ("permuted",)),
+            ("[:, None, :, None]", "[:, :, None, None]", ("misplaced",)),
             (" / 4)", " / 4 * torch.eye(2, dtype=g.dtype)[:, None])", ("zero",)),
         ),
     ),
@@ -770,7 +770,7 @@ HELD_OUT_SECOND = (
             ("-g * t", "-g", ("sign",)),
             ("-g * t", "g * t", ("sign",)),
             ("(a * t < 1)", "(a < 1)", ()),
-            (" * (a * t < 1)", "", ()),
+            (" * (a * t < 1)", "", ("missing mask",)),
         ),
     ),
 )  # fmt: skip
@@ -784,7 +784,7 @@ HELD_OUT_THIRD = (
         (
             ("torch.ones_like(a), b)", "torch.ones_like(a), 0 * b)", ("zero",)),
             (".sum()", ".mean()", FACTOR),
-            (" * (a <= 0)", "", ()),
+            (" * (a <= 0)", "", ("missing mask",)),
             ("a > 0,", "a <= 0,", ()),
         ),
     ),
@@ -793,8 +793,8 @@ HELD_OUT_THIRD = (
         "s = y * (g - (g * y).sum(-1, keepdim=True))\nda = s / b\ndb = -(s * a).sum().reshape(1) / b**2",
         (
             (" - (g * y).sum(-1, keepdim=True)", "", TERM),
-            ("da = s / b", "da = s", ("factor", "missing factor")),
-            ("b**2", "b", ("factor", "missing factor")),
+            ("da = s / b", "da = s", ("factor", "factor")),
+            ("b**2", "b", ("factor", "factor")),
             ("db = -", "db = ", ("sign",)),
         ),
     ),
@@ -823,9 +823,9 @@ HELD_OUT_THIRD = (
         "y = torch.zeros(3, 2, dtype=a.dtype).index_add(0, k, a) / n",
         "da = (g / n)[k]",
         (
-            ("g / n", "g", ()),
-            ("[k]", "[k.flip(0)]", ("permuted",)),
-            ("g / n", "g / 3", ()),
+            ("g / n", "g", ("factor",)),
+            ("[k]", "[k.flip(0)]", ("misplaced",)),
+            ("g / n", "g / 3", ("factor",)),
             ("da = ", "da = 8 * ", FACTOR),
         ),
     ),
@@ -835,7 +835,7 @@ HELD_OUT_THIRD = (
             (" - b", "", TERM),
             ("a.exp()", "a", ()),
             ("db = -g", "db = g", ("sign",)),
-            ("-g * a", "-g", MISSING),
+            ("-g * a", "-g", FACTOR),
         ),
     ),
     Formula(
@@ -843,7 +843,7 @@ HELD_OUT_THIRD = (
         "da = g * (s + a * b * s * (1 - s))\ndb = g * a * a * s * (1 - s)",
         (
             ("a * b * s", "a * s", ()),
-            ("a * a * s", "a * s", MISSING),
+            ("a * a * s", "a * s", FACTOR),
             (" + a * b * s * (1 - s)", "", TERM),
             ("db = g", "db = -g", ("sign",)),
         ),
@@ -852,8 +852,8 @@ HELD_OUT_THIRD = (
         "l2 pool", "4x6", "y = a.square().mean(-1).sqrt()", "da = g[:, None] * a / (6 * y[:, None])",
         (
             ("6 * ", "", FACTOR),
-            (" * y[:, None]", "", MISSING),
-            ("y[:, None]", "y[:, None]**2", MISSING),
+            (" * y[:, None]", "", FACTOR),
+            ("y[:, None]", "y[:, None]**2", FACTOR),
             ("* a /", "* a.abs() /", ("sign",)),
         ),
     ),
@@ -872,9 +872,9 @@ HELD_OUT_THIRD = (
     Formula(
         "log cosh", "9", "y = a.cosh().log()", "da = g * a.tanh()",
         (
-            ("a.tanh()", "a", ()),
-            ("a.tanh()", "a.tanh()**2", ()),
-            ("a.tanh()", "(1 - a.tanh()**2)", ()),
+            ("a.tanh()", "a", ("factor",)),
+            ("a.tanh()", "a.tanh()**2", ("factor",)),
+            ("a.tanh()", "(1 - a.tanh()**2)", ("factor",)),
             ("da = g", "da = 0.5 * g", FACTOR),
         ),
     ),
@@ -894,7 +894,7 @@ HELD_OUT_THIRD = (
         "polar coordinates", "6 6", "y = torch.stack([a * b.cos(), a * b.sin()])",
         "da = g[0] * b.cos() + g[1] * b.sin()\ndb = a * (g[1] * b.cos() - g[0] * b.sin())",
         (
-            ("a * (g[1]", "(g[1]", MISSING),
+            ("a * (g[1]", "(g[1]", FACTOR),
             ("- g[0] * b.sin()", "+ g[0] * b.sin()", ("sign",)),
             (" + g[1] * b.sin()", "", ("zero",)),
             ("g[0] * b.cos() + g[1] * b.sin()", "g[0] * b.sin() + g[1] * b.cos()", ()),

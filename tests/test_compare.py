@@ -159,7 +159,7 @@ def test_a_definition_that_is_not_called_one_is_no_reference_and_says_what_to_do
     assert "trusted=True" in compared.summary
     checked = gradproof.check(whole, x, reference=straight_through, seed=0)["backward"]
     assert checked.verdict == "failed"
-    assert checked.causes[0].name == "straight through"
+    assert checked.causes[0].name == "missing mask"
     assert "trusted=True" in checked.causes[0].advice
     if dtype is torch.float64:
         assert "trusted=True" in " ".join(checked.notes)

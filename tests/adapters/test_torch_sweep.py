@@ -78,7 +78,7 @@ def test_a_mistake_beyond_a_block_is_found():
         return torch.cat([g[:32] * x[:32].cos(), torch.zeros_like(g[32:])])
 
     summary = swept(ruled(torch.sin, claimed), (normal(3),))["sweep"].summary
-    assert summary.startswith("wrong at sizes of 3 made 33 (input 0: float64[33]): ")
+    assert summary.startswith("wrong at every size of 3 changed to 33 (input 0: float64[33]): ")
 
 
 def test_a_flag_is_tried_the_other_way_round_also_by_keyword():

@@ -101,11 +101,11 @@ EXHIBITS = (
     ),
     _changed(
         "axes_not_permuted_back",
-        "permuted",
+        "transposed",
         lambda g: g.permute(1, 2, 0).reshape(2, 3, 2),
         make_inputs=lambda: (normal(2, 3, 2),),
     ),
-    _changed("scattered_by_the_permutation", "permuted", lambda g: g[ORDER], vector),
+    _changed("scattered_by_the_permutation", "misplaced", lambda g: g[ORDER], vector),
     _changed(
         "absolute_value_of_the_gradient",
         "sign",
@@ -149,6 +149,16 @@ EXHIBITS = (
         right=shifted,
     ),
     Exhibit(
+        name="tangent_ignored",
+        source="extra",
+        cause="tangent ignored",
+        check="linearity",
+        make_inputs=vector,
+        wrong=ruled(torch.sin, lambda g, x: g * x.cos(), lambda _, x: x.cos()),
+        right=ruled(torch.sin, lambda g, x: g * x.cos(), lambda t, x: t * x.cos()),
+        also=frozenset({"forward", "forward_vs_backward"}),
+    ),
+    Exhibit(
         name="cumulated_back_along_another_axis",
         source="extra",
         make_inputs=matrix,
@@ -165,7 +175,7 @@ EXHIBITS = (
     Exhibit(
         name="one_factor_of_a_cube_left_out",
         source="extra",
-        cause="missing factor",
+        cause="factor",
         make_inputs=vector,
         wrong=ruled(cube, lambda g, x: 3 * g * x),
         right=cube,

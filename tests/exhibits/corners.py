@@ -176,7 +176,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="relu_of_slope_two_at_zero",
-        cause="not differentiable",
         source="extra",
         make_inputs=lambda: (leaf(0.0, 1.0, -1.0),),
         wrong=ruled(relu, lambda g, x: g * slope_of_relu(x, 2.0)),

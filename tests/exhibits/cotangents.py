@@ -450,7 +450,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="cotangent_read_as_contiguous",
-        cause="layout ignored",
         source="W5 M02",
         make_inputs=matrix,
         wrong=sine_reading(read_as_contiguous),
@@ -499,7 +498,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="expanded_cotangent_read_as_contiguous",
-        cause="layout ignored",
         source="M03",
         make_inputs=lambda: (normal(6),),
         wrong=sine_reading(expanded_read_as_contiguous),
@@ -540,7 +538,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="negative_bit_of_the_cotangent_overlooked",
-        cause="layout ignored",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, bit_overlooked, vmap=False),
@@ -589,7 +586,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="value_depends_on_the_layout_of_the_input",
-        cause="layout ignored",
         source="M14",
         make_inputs=matrix,
         wrong=doubled_where_it_is_dense,
@@ -608,7 +604,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="first_cotangent_used_for_all",
-        cause="cotangent ignored",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, first_cotangent_for_all),
@@ -637,7 +632,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_squares_the_cotangent",
-        cause="non-linear",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, lambda g, x: g * g * x.cos()),
@@ -666,7 +660,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_zeroes_the_cotangent",
-        cause="in place",
         source="W6",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, zeroed_after_use),
@@ -677,7 +670,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_scales_its_saved_input",
-        cause="in place",
         source="W7",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(squares, saved_input_scaled_after_use, vmap=False),
@@ -688,7 +680,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="saved_slope_scaled_in_place",
-        cause="in place",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=SlopeScaledInPlace.apply,
@@ -703,7 +694,6 @@ EXHIBITS = (
         for exhibit in (
             Exhibit(
                 name=f"gradient_written_over_the_input_that_was_saved_in_{name}",
-                cause="in place",
                 source="extra",
                 make_inputs=lambda dtype=dtype: (normal(6, dtype=dtype),),
                 wrong=over_what_was_saved(),
@@ -800,7 +790,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_added_to_a_buffer",
-        cause="not repeatable",
         source="M28",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientAddedToABuffer.apply(x),
@@ -811,7 +800,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="forward_overwrites_its_input",
-        cause="in place",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: InputOverwritten.apply(x),
@@ -850,7 +838,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_adds_noise",
-        cause="not repeatable",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=noisy(),
@@ -860,7 +847,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_off_in_every_fourth_run",
-        cause="not repeatable",
         source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=off_in_every(4),
@@ -870,7 +856,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="undefined_cotangent_drops_the_defined_one",
-        cause="undefined cotangent",
         source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=ruled(sine_and_exp, both_or_nothing, materialize=False),

@@ -106,7 +106,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
         make_inputs=few_and_many,
         wrong=ruled(rounded, lambda g, _: g),
         right=rounded,
-        cause="straight through",
+        cause="missing mask",
         step=None,
         verdict_of_right=frozenset({"passed", "inconclusive"}),
     ),

@@ -191,7 +191,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="short_gradient_rolled_by_one",
-        cause="permuted",
+        cause="misplaced",
         source="extra",
         make_inputs=lambda: (normal(12),),
         wrong=sine_then(lambda gradient: gradient.roll(1)),
@@ -267,7 +267,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="one_output_detached_among_good_ones",
-        cause="output detached",
+        cause="zero",
         source="extra",
         make_inputs=lambda: (normal(5),),
         wrong=two_good_one_detached,
@@ -289,7 +289,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradients_of_two_inputs_swapped",
-        cause="permuted",
+        cause="misplaced",
         source="extra",
         make_inputs=lambda: (normal(5), normal(5, seed=2)),
         wrong=ruled(product, lambda g, x, w: (g * x, g * w)),
@@ -316,7 +316,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_reversed",
-        cause="permuted",
+        cause="misplaced",
         source="extra",
         make_inputs=lambda: (normal(8),),
         wrong=sine_then(lambda gradient: gradient.flip(0)),

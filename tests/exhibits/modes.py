@@ -337,7 +337,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="double_backward_misses_a_saved_intermediate",
-        cause="saved intermediate",
+        cause="zero",
         source="M10",
         make_inputs=lambda: (normal(4),),
         wrong=lambda x: ExpOfSavedIntermediate.apply(x),

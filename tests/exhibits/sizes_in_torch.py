@@ -9,7 +9,7 @@ from portable_frames import torch_function, torch_inputs
 
 # A rounding to whole numbers, or through fewer bits, shows in the numbers themselves too.
 _ALSO = frozenset({"backward", "batched", "memory_layout", "forward_vs_backward"})
-_CAUSES = {name: cause for name, (_, _, cause) in CHANGES.items()} | {MEAN.name: "non-linear"}
+_CAUSES = {name: cause for name, (_, _, cause) in CHANGES.items()} | {MEAN.name: ""}
 
 
 def _exhibit(portable: Portable) -> Exhibit:

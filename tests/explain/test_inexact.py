@@ -46,11 +46,11 @@ def test_where_small_entries_are_off_by_more_nothing_is_named(seed):
 
 
 def test_a_small_column_that_is_off_beside_large_ones_is_not_called_inexact():
-    """Its gaps are small beside the largest entries; and three show no number that is fitted."""
+    """Its gaps are small beside the largest entries."""
     wrong = next(e for e in EXHIBITS if e.name == "column_off_by_a_tenth_beside_one_of_1e8")
     result = gradproof.check(wrong.wrong, wrong.make_inputs(), seed=0)["backward"]
     assert result.verdict == "failed"
-    assert causes(result) == []
+    assert "inexact" not in causes(result)
 
 
 def test_one_that_runs_to_the_end_is_right():

@@ -45,14 +45,14 @@ TABLE: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str, str, str]] = {
     "nothing": (np.zeros_like, "zero", "nothing arrives at x", "everywhere"),
     "no row": (row(0.0), "zero", "the wrong entries are claimed to be 0", "x[5, :]"),
     "shift": (lambda g: g + 0.05, "missing term", "0.05", ""),
-    "rolled": (lambda g: np.roll(g, 1), "permuted", "by 1", "everywhere"),
+    "transposed": (lambda g: g.T.reshape(16, 24), "transposed", "in memory", "everywhere"),
     "a term": (
         lambda g: g + g.sum(1, keepdims=True) * POINT.reshape(SHAPE),
         "missing term",
         "proportional to x along axis 1",
         "",
     ),
-    "reversed": (lambda g: g[::-1], "permuted", "along axis 0", "everywhere"),
+    "an input": (lambda g: g * POINT.reshape(SHAPE), "factor", "multiplied by x", ""),
 }
 
 

@@ -90,7 +90,9 @@ class Samples:
                     changed = {
                         n: _resized_values(alike[n], shape, rng) for n, shape in shapes.items()
                     }
-                    yield SampleCall(f"sizes of {size} made {other}", changed, resized=True)
+                    yield SampleCall(
+                        f"every size of {size} changed to {other}", changed, resized=True
+                    )
 
     def _changed_values(self) -> Iterator[tuple[str, dict[str, Values]]]:
         floats = {n: a for n, a in self.values.items() if a.dtype.kind in "fc" and a.size}

@@ -33,13 +33,15 @@ _LARGE = 2.0**20  # size of large cotangents, and one over that of small ones, b
 
 @dataclass(frozen=True)
 class NotLinear:
-    """Evidence: a backward whose gradients of the parts of a cotangent do not add up.
+    """Evidence: products of the parts of a cotangent, or of a tangent, do not add up.
 
     Attributes:
-        is_ignored: whether the gradient is the same whatever the cotangent.
+        is_ignored: whether the product is the same whatever it is asked for.
+        is_forward: whether it is forward mode.
     """
 
     is_ignored: bool
+    is_forward: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,12 @@ def _mode_result(measurements: Measurements, *, forward: bool) -> CheckResult:
     if _is_linear_in_double(measurements, forward=forward):
         text = f"{mode} is not linear in the {probe}, as far as its few bits tell; in float64 it is"
         return inconclusive_check(_NAME, text)
-    if forward:
-        return failed_check(_NAME, "forward mode is not linear in the tangent", findings)
-    known = measurements.gradient
+    known = measurements.pushforward if forward else measurements.gradient
     off = np.linalg.norm(products.parts[0] * split.factors[0] - known)
     is_ignored = bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(known))
-    summary = f"the backward {'ignores' if is_ignored else 'is not linear in'} the cotangent"
-    return failed_check(_NAME, summary, findings, evidence=NotLinear(is_ignored))
+    summary = f"{mode} {'ignores' if is_ignored else 'is not linear in'} the {probe}"
+    evidence = NotLinear(is_ignored, is_forward=forward)
+    return failed_check(_NAME, summary, findings, evidence=evidence)
 
 
 def _is_linear_in_double(measurements: Measurements, *, forward: bool) -> bool:

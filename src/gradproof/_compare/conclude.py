@@ -144,7 +144,7 @@ def _result_without_entries(comparison: Comparison) -> PointResult:
         finding = Finding(comparison.check, message, "entry", place, claimed=float(gradient[j]))
         text = "outputs without entries have a gradient"
         return PointResult(Verdict.FAILED, text, (finding,))
-    return passed_point(WITHOUT_ENTRIES)
+    return passed_point(WITHOUT_ENTRIES).with_notes(WITHOUT_ENTRIES)
 
 
 def _flat_result(comparison: Comparison, screen: Screen) -> PointResult:

@@ -438,7 +438,8 @@ def open_outputs_text(comparison: Comparison, rows: Indices, bound: float) -> st
     """That some outputs could not be resolved, in words."""
     place = comparison.map.codomain.locate(int(rows[0]))
     raised = comparison.function.raised
+    others = f"; the others agree to {bound:.0e}" if len(rows) < comparison.outputs else ""
     return (
         f"{count_of(len(rows), 'output', 'outputs')} of {comparison.outputs:,} could not be "
-        f"resolved, {place} first{': ' + raised if raised else ''}; the others agree to {bound:.0e}"
+        f"resolved, {place} first{': ' + raised if raised else ''}{others}"
     )

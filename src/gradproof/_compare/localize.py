@@ -19,13 +19,15 @@ from gradproof._data.results import (
     inconclusive_point,
     passed_point,
 )
-from gradproof._data.space import Indices, Values
+from gradproof._data.space import Indices, Space, Values
 from gradproof._numdiff.probes import unit_vector
 from gradproof._numdiff.slopes import Slopes, slopes_along
 
 _PLAIN = 100.0  # times what is allowed: a gap that no further measurement explains
 _BLOCK_COLUMNS = 24  # columns that are measured for places and causes of more than one mistake
+_LONGEST_LINE = 64  # columns of a line along the last axis of an input, measured in their place
 _BLOCK_ROWS = 64
+_BLOCK_ENTRIES = 1 << 20  # of which the rows are chosen that are wrong
 _NARROWLY = 2.0  # times what is allowed, where other rows are off by more
 _FURTHER_ROWS = 3  # wrong in other columns, which are located too
 
@@ -65,10 +67,18 @@ def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointRes
         column, gap, rest = _wrong_input(screen, claimed_product, slope)
         found = _column_result(comparison, screen, row, column, claimed_product)
         if found.verdict is Verdict.FAILED:
-            several = abs(rest) > 1e-2 * abs(gap)
+            several = abs(rest) > 1e-2 * abs(gap) or _has_other_rows(screen, found)
             return _result_with_block(comparison, found, row, column) if several else found
     assert found is not None
     return _result_along_tangent(comparison, screen) or found
+
+
+def _has_other_rows(screen: Screen, found: PointResult) -> bool:
+    """Whether many rows are wrong that the column that was located does not make so."""
+    block = found.block
+    assert isinstance(block, MeasuredBlock)
+    known = screen.claimed is not None
+    return known and int(screen.decisions.wrong.sum()) > block.rows.size + _BLOCK_COLUMNS
 
 
 def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
@@ -171,7 +181,7 @@ def _column_result(
         Verdict.FAILED,
         summary,
         findings,
-        block=_column_block(rows, column, claimed, slopes, decisions, scale),
+        block=_column_block(rows[:_BLOCK_ROWS], column, claimed, slopes, decisions, scale),
     )
 
 
@@ -199,7 +209,6 @@ def _decided_column(
 def _column_block(
     rows: Indices, column: int, claimed: Values, slopes: Slopes, decisions: Decisions, scale: float
 ) -> MeasuredBlock:
-    rows = rows[:_BLOCK_ROWS]
     bar = slopes.bar + slopes.width / 2
     return MeasuredBlock(
         rows=rows,
@@ -218,14 +227,14 @@ def _result_with_block(
 ) -> PointResult:
     """The result of a mistake in several columns, with a small block of the Jacobian measured.
 
-    The columns around the one that was located show places and causes.
+    The columns around the one that was located show places and causes. Its rows are those that are
+    wrong in some of these columns; of very many outputs, in the column that was located.
     """
-    slots = comparison.map.domain
-    span = slots.span(slots.slot_at(column))
-    first = max(span.start, min(column - _BLOCK_COLUMNS // 2, span.stop - _BLOCK_COLUMNS))
-    columns = np.arange(first, min(first + _BLOCK_COLUMNS, span.stop))
+    columns = _columns_around(comparison.map.domain, column)
     assert isinstance(found.block, MeasuredBlock)
     rows = np.unique(np.concatenate([[row], found.block.rows]))[:_BLOCK_ROWS]
+    is_small = comparison.outputs * columns.size <= _BLOCK_ENTRIES
+    kept = np.arange(comparison.outputs) if is_small else rows
     pieces = []
     for j in columns:
         scale = float(comparison.scales[j])
@@ -235,10 +244,26 @@ def _result_with_block(
             return found
         slopes = slopes_along(comparison.function, e, comparison.steps)
         decisions = _decided_column(comparison, slopes, claimed, scale, row, 0.0)
-        pieces.append(_column_block(rows, int(j), claimed, slopes, decisions, scale))
+        pieces.append(_column_block(kept, int(j), claimed, slopes, decisions, scale))
     names = ("claimed", "measured", "error", "allowed", "wrong")
     joined = {n: np.concatenate([getattr(piece, n) for piece in pieces], axis=1) for n in names}
+    if is_small:
+        wrong = np.flatnonzero(joined["wrong"].any(axis=1))
+        rows = np.sort(wrong[np.argsort(wrong != row, kind="stable")][:_BLOCK_ROWS])
+        joined = {name: table[rows] for name, table in joined.items()}
     return replace(found, block=MeasuredBlock(rows, columns, **joined, whole=False))
+
+
+def _columns_around(domain: Space, column: int) -> Indices:
+    """The line along the last axis in which a column lies, or the columns next to it."""
+    slot = domain.slots[domain.slot_at(column)]
+    span = domain.span(domain.slot_at(column))
+    length = slot.shape[-1] * len(slot.parts) if slot.shape and slot.entries is None else 0
+    if 1 < length <= _LONGEST_LINE:
+        first = span.start + (column - span.start) // length * length
+        return np.arange(first, first + length)
+    first = max(span.start, min(column - _BLOCK_COLUMNS // 2, span.stop - _BLOCK_COLUMNS))
+    return np.arange(first, min(first + _BLOCK_COLUMNS, span.stop))
 
 
 def _result_along_tangent(comparison: Comparison, screen: Screen) -> PointResult | None:

@@ -51,7 +51,10 @@ class Check:
     advice: str = ""  # what to look at where it failed and no cause is named
 
 
-_TWICE = "call the backward twice by hand, with v and with 2 v: everything it returns has to double"
+_TWICE = (
+    "call the backward twice by hand, with v and with 2 v: everything it returns has to double; "
+    "look for squares, abs(), clamps, thresholds, rounding, narrower formats, tests for zero"
+)
 _BATCH = "compare vmap with a loop for a batch of one: look for shapes and axes taken as fixed"
 _DERIVATIVE = (
     "the first derivative is judged by its own check: differentiate the backward's formula, term "
@@ -130,7 +133,8 @@ TABLE: tuple[Check, ...] = (
         compares=True,
         rank=8,
         option="undefined",
-        advice="call the backward with None, or zeros, for one output at a time",
+        advice="call the backward with None, or zeros, for one output at a time: a missing "
+        "grad_output means zero",
     ),
     Check(
         name="second_point",
@@ -143,14 +147,15 @@ TABLE: tuple[Check, ...] = (
         run="determinism.check",
         rank=2,
         option="backward",
-        advice="run it twice by hand with the same numbers and compare, buffer by buffer",
+        advice="run it twice by hand with the same numbers and compare, buffer by buffer; look "
+        "for atomics, dropout, uninitialised memory, a buffer that is added to and never cleared",
     ),
     Check(
         name="side_effects",
         run="side_effects.check",
         rank=12,
         option="backward",
-        advice="look for operations in place: on the inputs, on the cotangent, on what is saved",
+        advice="copy before writing: inputs, grad_output and what was saved belong to others",
     ),
     Check(
         name="batched",

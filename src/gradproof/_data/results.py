@@ -43,6 +43,7 @@ class ProductBlock:
         errors: honest error of each entry, one array per slot of the space.
         wrong: positions of the wrong arrays.
         unit: unit round-off of the arithmetic.
+        entries: single entries of the Jacobian, where it is small; else None.
     """
 
     space: Space
@@ -51,6 +52,7 @@ class ProductBlock:
     errors: tuple[Values, ...]
     wrong: tuple[int, ...]
     unit: float
+    entries: MeasuredBlock | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@ r"""Texts of others, such as names and messages, with nothing in them that is no
 
 A terminal obeys control characters (ESC, and what they begin), and lines with characters for the
 direction of writing read otherwise than they are. Both are shown as Python writes them: `\x1b`.
+GitHub Actions obeys lines that begin with `::error::` or `##[error]`: a space breaks them.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
+_COMMAND = re.compile(r"(?m)(^|\s)(:(?=:[a-z-]+[^:\n]*::)|#(?=#\[))")
+
 Value = TypeVar("Value")
 _NUMBERS = (float, int, bool, type(None))  # most of what a record holds
 
 
 def escape_invisible(text: str) -> str:
-    """The text, each such character written as its escape."""
-    return UNSEEN.sub(_escape, text) if UNSEEN.search(text) else text
+    """The text, each such character written as its escape, and commands broken."""
+    text = UNSEEN.sub(_escape, text) if UNSEEN.search(text) else text
+    return _COMMAND.sub(r"\1\2 ", text) if "::" in text or "##[" in text else text
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from gradproof._data.by_hand import ByHand
 from gradproof._data.inputs import name_of
@@ -16,10 +17,33 @@ from gradproof._engine._run import run_checks
 from gradproof._guard import guard_face
 from gradproof.errors import UsageError
 
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
 __all__ = ["check", "compare", "run_checks"]
 
 
+_OF_GRADCHECK = ("eps", "raise_exception", "nondet_tol", "fast_mode", "masked")
+
+
+def _refuse_options_of_gradcheck(face: Callable[P, Result]) -> Callable[P, Result]:
+    """The same function; an option of PyTorch's gradcheck is refused with where it is taken."""
+
+    @functools.wraps(face)
+    def refuse_or_call(*args: P.args, **kwargs: P.kwargs) -> Result:
+        for name in kwargs:
+            if name in _OF_GRADCHECK or name.startswith("check_"):
+                raise TypeError(
+                    f"{face.__name__}() takes no {name}=: it is an option of "
+                    "gradproof.torch.gradcheck, which takes the place of PyTorch's gradcheck"
+                )
+        return face(*args, **kwargs)
+
+    return refuse_or_call
+
+
 @guard_face
+@_refuse_options_of_gradcheck
 def check(
     fn: Callable[..., Any] | ByHand | str,
     inputs: Any,

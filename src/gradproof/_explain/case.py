@@ -1,7 +1,8 @@
-"""What recognisers look at, measured entries of a wrong Jacobian, and what they find: a match."""
+"""The numbers that recognisers look at, and what they return: a match."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -30,8 +31,8 @@ class WrongJacobian:
         point, value: of every input and of every output.
         whole: whether rows are all outputs.
         is_forward: whether forward mode claims it, column by column.
-        sharpness: relative error of a ratio that is common to many entries; 0.0 where errors of
-            entries may be alike, so that the sharpest entry decides.
+        sharpness: of products, relative error of a ratio that is common to many entries, whose
+            errors are independent; 0.0 of entries, of which the sharpest decides.
     """
 
     claimed: Values
@@ -47,10 +48,6 @@ class WrongJacobian:
     whole: bool
     is_forward: bool = False
     sharpness: float = 0.0
-
-    def fits(self, change: Change) -> bool:
-        """Whether the claimed matrix is the measured one, changed so."""
-        return is_fit(self.claimed, change(self.measured), self.allowed, change(self.allowed))
 
     @property
     def has_all_columns(self) -> bool:
@@ -126,14 +123,23 @@ class InputBlock:
         rows, columns = self.claimed.shape
         return self.case.whole and self.has_shape and rows == columns and self.parts == 1
 
-    @property
-    def x(self) -> Values:
-        """Values of the inputs, (k,)."""
-        return self.case.point[self.case.domain.span(self.position)][self.places]
+    @functools.cached_property
+    def grid(self) -> tuple[int, ...]:
+        """Shape of the columns: of the input, or of one line along its last axis; () of neither."""
+        if self.has_shape:
+            return self.shape
+        length = self.shape[-1] * self.parts if self.shape and self.slot.entries is None else 0
+        is_line = length == self.places.size and self.places[0] % length == 0
+        return (length // self.parts,) if is_line else ()
 
     @property
     def wrong_count(self) -> int:
         return int(self.wrong.sum())
+
+    @property
+    def is_live(self) -> Mask:
+        """Where the derivative is not zero, as far as can be told."""
+        return np.abs(self.measured) > SLACK * self.allowed
 
     @property
     def full_fit_text(self) -> str:
@@ -143,11 +149,6 @@ class InputBlock:
     def fits(self, change: Change) -> bool:
         """Whether the claimed block is the measured one, changed so."""
         return is_fit(self.claimed, change(self.measured), self.allowed, change(self.allowed))
-
-    def reordering(self, order: Indices) -> Change:
-        """The map of matrices that puts entry order[k] at entry k, both parts together."""
-        columns = (order[:, None] * self.parts + np.arange(self.parts)).reshape(-1)
-        return lambda values: values[:, columns]
 
 
 @dataclass(frozen=True)

@@ -15,24 +15,25 @@ import numpy as np
 from gradproof._data.records import Cause
 from gradproof._explain.case import InputBlock, Match, WrongJacobian
 from gradproof._explain.causes import named_cause, ranked_causes
+from gradproof._explain.expressions import other_factor, other_term
 from gradproof._explain.factors import (
     common_factor,
     conjugated_parts,
+    factor_of_slices,
     inexact_entries,
     lower_precision,
-    missing_factor,
-    straight_through_identity,
+    missing_mask,
     zero_entries,
 )
 from gradproof._explain.orders import (
-    reordered_gradient,
+    misplaced_entries,
     swapped_inputs,
     symmetric_input,
+    transposed_gradient,
     transposed_jacobian,
 )
 from gradproof._explain.sums import (
     dropped_sum,
-    first_cotangent_for_all,
     missing_reduction,
     missing_term,
     overwritten_gradient,
@@ -42,33 +43,32 @@ _MOST_ENTRIES = 1 << 17  # that recognisers look at: of more outputs, the wrong 
 
 Recogniser = Callable[[InputBlock], Match | None]
 
-_OF_CASE: tuple[Callable[[WrongJacobian], Match | None], ...] = (
-    first_cotangent_for_all,
-    swapped_inputs,
-)
 _OF_BLOCK: tuple[Recogniser, ...] = (
     missing_reduction,
     overwritten_gradient,
     conjugated_parts,
     dropped_sum,
-    straight_through_identity,
     zero_entries,
+    missing_mask,
     common_factor,
-    reordered_gradient,
+    transposed_gradient,
     lower_precision,
-    missing_factor,  # it has no coefficient, a term has one for each slice
+    other_factor,
     transposed_jacobian,
+    misplaced_entries,
     symmetric_input,
     missing_term,
 )
+# Asked where no other matches: they have the most ways to fit.
+_LAST: tuple[Recogniser, ...] = (factor_of_slices, other_term)
 # Of products in few bits: single entries say too little for the others.
 OF_PRODUCTS: tuple[Recogniser, ...] = (
     zero_entries,
     common_factor,
-    reordered_gradient,
+    transposed_gradient,
     conjugated_parts,
     lower_precision,
-    missing_factor,
+    other_factor,
     missing_term,
 )
 
@@ -76,13 +76,14 @@ OF_PRODUCTS: tuple[Recogniser, ...] = (
 def causes_of_entries(case: WrongJacobian) -> tuple[Cause, ...]:
     """Causes of a wrong Jacobian, the likeliest first; () where nothing fits.
 
-    "inexact" is said where nothing else can be, and nothing of a claim that is no number.
+    "inexact" is said where nothing else can be.
     """
     if not (case.wrong.any() and np.isfinite(case.claimed[case.wrong]).all()):
         return ()
     case = _case_with_fewer_rows(case)
     blocks = list(case.blocks())
-    found = [_cause_of_matches([match], match.weight) for each in _OF_CASE if (match := each(case))]
+    swapped = swapped_inputs(case)
+    found = [_cause_of_matches([swapped], swapped.weight)] if swapped else []
     found += _causes_of_blocks(case, blocks)
     if not found and (match := inexact_entries(case)):
         found = [_cause_of_matches([match], match.weight)]
@@ -110,7 +111,10 @@ def _causes_of_blocks(case: WrongJacobian, blocks: list[InputBlock]) -> Iterator
     """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
     found: dict[str, dict[int, Match]] = {}
     for block in blocks:
-        for recogniser in _OF_BLOCK:
+        for recogniser in (*_OF_BLOCK, *_LAST):
+            is_known = any(block.position in matches for matches in found.values())
+            if recogniser in _LAST and is_known:
+                break
             if match := recogniser(block):
                 found.setdefault(match.name, {}).setdefault(block.position, match)
                 if match.name == "zero":

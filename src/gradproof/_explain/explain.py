@@ -7,29 +7,44 @@ user's function, and no verdict and no finding is changed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from gradproof._checks.linearity import NotLinear
 from gradproof._data.evidence import EvidenceElsewhere
-from gradproof._data.records import Cause, CheckResult, Patch, Verdict
-from gradproof._data.results import MeasuredBlock, ProductBlock
+from gradproof._data.records import Cause, CheckResult, Finding, Patch, Verdict
+from gradproof._data.results import MeasuredBlock, ProductBlock, count_of
 from gradproof._data.space import Indices, Space, Values
-from gradproof._explain.behaviour import causes_of_behaviour, causes_of_kinds
 from gradproof._explain.case import WrongJacobian
-from gradproof._explain.causes import named_cause, ranked_causes
+from gradproof._explain.causes import ADVICE, named_cause, ranked_causes
 from gradproof._explain.entries import causes_of_entries
+from gradproof._explain.factors import CLOSE, accepting_text, rounded_up
+from gradproof._explain.orders import is_symmetric
 from gradproof._explain.place import place_of
 from gradproof._explain.products import explanation_of_products
 
-_WIDE = 0.05  # of an entry: an error bar that is an interval of slopes, in double precision
+_WIDE = 0.05  # of an entry: an error bar that is an interval of slopes
 _SIDE = 12  # rows and columns of a patch at most
 # Checks of the derivative of a backward, by the mode of differentiation.
 _SECOND_ORDER = ("second_order", "third_order", "forward_over_reverse")
 _FEWER = (
-    "no cause is named of a few measured entries: check fewer inputs, or outputs, to see the whole "
-    "Jacobian"
+    "only a part of the Jacobian was measured, and it shows no cause: check fewer inputs to see "
+    "the cause"
 )
+_FEW_BITS = (
+    "sums over all entries show that it is wrong, and no cause: check fewer inputs and outputs to "
+    "see the cause"
+)
+
+# Kind of a finding -> the cause that it is, and its message.
+_OF_KINDS = {
+    "detached": ("zero", "{} has a derivative and claims to have none"),
+    "last call": ("stale", "the gradient depends on a call made after this one"),
+    "first call": ("stale", "at another point the gradient is that of the first"),
+    "first point": ("stale", "at another point the gradient is that of the first"),
+}
 
 
 def explain_result(
@@ -37,7 +52,7 @@ def explain_result(
 ) -> CheckResult:
     """The result with place, causes and a patch of the Jacobian, and without its evidence.
 
-    Only a failure is explained.
+    Only a failure is explained. A claim that is no number has this cause and no other.
 
     Args:
         result: of one check.
@@ -46,55 +61,103 @@ def explain_result(
         point: values of its inputs, (n,).
         value: values of its outputs, (m,).
     """
-    evidence, bare = result.evidence, replace(result, evidence=None)
+    evidence, found = result.evidence, replace(result, evidence=None)
     if result.verdict is not Verdict.FAILED:
-        return bare
+        return found
     if isinstance(evidence, EvidenceElsewhere):
         domain, codomain = evidence.domain, evidence.codomain
         point, value, evidence = evidence.point, evidence.value, evidence.evidence
-    found = bare
+    if missing := sum(map(_is_missing, result.findings)):
+        message = "the claimed derivative is not a number, or infinite"
+        cause = named_cause("not a number", message, count_of(missing, "finding", "findings"))
+        found = replace(found, causes=(cause,))
     with np.errstate(all="ignore"):
-        if isinstance(evidence, MeasuredBlock):
-            found = _result_with_place_and_causes(bare, evidence, domain, codomain, point, value)
-        elif isinstance(evidence, ProductBlock):
+        if isinstance(evidence, ProductBlock):
             known = point if evidence.space == domain else np.zeros(evidence.space.size)
             where, causes = explanation_of_products(evidence, known, codomain, value)
-            found = replace(bare, where=where, causes=causes)
-        else:
-            found = replace(bare, causes=causes_of_behaviour(evidence))
-    missing = sum(_is_missing(finding.claimed, finding.measured) for finding in result.findings)
-    if missing and not found.causes:
-        message = "the claimed derivative is not a number, or infinite, where it was measured"
-        return replace(found, causes=(named_cause("not a number", message, f"{missing} findings"),))
-    return replace(found, causes=ranked_causes((*causes_of_kinds(result), *found.causes)))
+            found = replace(found, where=where, causes=found.causes or causes)
+            evidence = evidence.entries if not causes else None
+            if not found.causes and evidence is None:
+                found = replace(found, notes=(*found.notes, _FEW_BITS))
+        if isinstance(evidence, MeasuredBlock):
+            case = case_of(evidence, domain, codomain, point, value)
+            found = _result_with_place_and_causes(found, evidence, case)
+    if missing:
+        return found
+    causes = (*_causes_of_kinds(result), *_causes_of_linearity(evidence, result.findings))
+    return replace(found, causes=ranked_causes((*causes, *found.causes)))
 
 
-def _is_missing(claimed: float, measured: float) -> bool:
-    """Whether the claim is NaN or infinite; a finding without numbers has neither."""
-    return math.isinf(claimed) or (math.isnan(claimed) and math.isfinite(measured))
+def _is_missing(finding: Finding) -> bool:
+    """Whether what is claimed is NaN or infinite; a finding without numbers has neither.
+
+    Where two claims are compared the second stands as measured, with an error of 0.
+    """
+    claimed, measured = finding.claimed, finding.measured
+    if math.isinf(claimed) or (math.isnan(claimed) and math.isfinite(measured)):
+        return True
+    return math.isnan(measured) and math.isfinite(claimed) and finding.error == 0
+
+
+def _causes_of_kinds(result: CheckResult) -> list[Cause]:
+    """Causes that the kinds of findings name, weighed by how many findings are of them."""
+    messages: dict[str, list[str]] = {}
+    for finding in result.findings:
+        if finding.kind in _OF_KINDS:
+            name, message = _OF_KINDS[finding.kind]
+            messages.setdefault(name, []).append(message.format(finding.output_name or "an output"))
+    return [
+        named_cause(name, "; ".join(sorted(set(each))[:3]), score=len(each) / len(result.findings))
+        for name, each in messages.items()
+    ]
+
+
+def _causes_of_linearity(evidence: object, findings: Sequence[Finding]) -> tuple[Cause, ...]:
+    """That a rule returns the same whatever it is given, or that it is a little off by design.
+
+    An adaptive solver chooses its steps by the cotangent, and is linear to its tolerance.
+    """
+    if not isinstance(evidence, NotLinear):
+        return ()
+    if not evidence.is_ignored:
+        part = max((each.gap / max(abs(each.measured), 1e-300) for each in findings), default=1.0)
+        if len(findings) < 2 or not part <= CLOSE:
+            return ()
+        message = (
+            f"every gap is below {rounded_up(part):.0e} of its entry, as of a solver that chooses "
+            f"its steps by what it is given, or of fewer bits inside; {accepting_text(part)}"
+        )
+        return (named_cause("inexact", message, count_of(len(findings)), 0.3),)
+    if evidence.is_forward:
+        return (named_cause("tangent ignored", "forward mode gives the same for every tangent"),)
+    return (named_cause("cotangent ignored", "the gradient is the same for every cotangent"),)
 
 
 def _result_with_place_and_causes(
-    result: CheckResult,
-    evidence: MeasuredBlock,
-    domain: Space,
-    codomain: Space,
-    point: Values,
-    value: Values,
+    result: CheckResult, evidence: MeasuredBlock, case: WrongJacobian
 ) -> CheckResult:
     """The failure with its place, causes and picture, from measured entries."""
-    case = case_of(evidence, domain, codomain, point, value)
     case = replace(case, is_forward=result.name.startswith("forward"))
-    where = place_of(case) or result.where
-    is_number = bool(np.isfinite(case.claimed[case.wrong]).all())
-    causes = causes_of_entries(case) or (_causes_of_kinks(evidence) if is_number else ())
+    causes = result.causes or (() if _are_at_kinks(evidence) else causes_of_entries(case))
     if result.name in _SECOND_ORDER:
         causes = tuple(map(_second_order_cause, causes))
-    patch = _patch(evidence, domain, codomain) if case.wrong.any() else None
+    patch = _patch(evidence, case.domain, case.codomain) if case.wrong.any() else None
     notes = result.notes
-    if not causes and is_number and not evidence.whole and evidence.columns.size > 1:
-        notes = (*notes, _FEWER)
+    if not (causes or evidence.whole or _are_at_kinks(evidence)):
+        symmetric = [block.name for block in case.blocks() if is_symmetric(block)]
+        advice = [f"; {name} is symmetric: {ADVICE['symmetric input']}" for name in symmetric]
+        notes = (*notes, "".join((_FEWER, *advice[:1])))
+    where = place_of(case) or result.where
     return replace(result, where=where, causes=causes, patch=patch, notes=notes)
+
+
+def _are_at_kinks(evidence: MeasuredBlock) -> bool:
+    """Whether the error bar of every wrong entry is an interval of slopes, in double precision.
+
+    What is claimed there is no slope between two sides, whatever the formula.
+    """
+    sizes = np.maximum(np.abs(evidence.measured), np.abs(evidence.claimed))
+    return bool((evidence.error > _WIDE * sizes)[evidence.wrong].all())
 
 
 def case_of(
@@ -121,31 +184,12 @@ def case_of(
     )
 
 
-def _causes_of_kinks(evidence: MeasuredBlock) -> tuple[Cause, ...]:
-    """That every wrong entry lies at a kink: its error bar is the interval of its slopes.
-
-    Of a block without wrong entries it is the gradient as a whole that is none near a kink.
-    """
-    wrong = evidence.wrong
-    if not wrong.any():
-        message = "each entry is a slope at a kink, but together they are no gradient near it"
-        return (named_cause("not differentiable", message, score=0.5),)
-    claimed, error, measured = (
-        table[wrong] for table in (evidence.claimed, evidence.error, evidence.measured)
-    )
-    if not (error > _WIDE * np.maximum(np.abs(measured), np.abs(claimed))).all():
-        return ()
-    message = "the function has no derivative there, and the claim is no slope between its sides"
-    slopes = f"slopes from {measured[0] - error[0]:.3g} to {measured[0] + error[0]:.3g}"
-    return (named_cause("not differentiable", message, slopes, 0.5),)
-
-
 def _second_order_cause(found: Cause) -> Cause:
-    """The cause as it is for the derivative of a backward: zero is a value taken as a constant."""
+    """The cause as it is for the derivative of a derivative: zero is a value kept constant."""
     if found.name != "zero" or found.message.startswith("nothing arrives at cotangent"):
         return found
-    message = f"{found.message}: the backward uses a value that depends on it as a constant"
-    return named_cause("saved intermediate", message, found.evidence, found.score)
+    why = "the first derivative takes a value that depends on it as a constant"
+    return replace(found, message=f"{found.message}: {why}")
 
 
 def _patch(evidence: MeasuredBlock, domain: Space, codomain: Space) -> Patch:

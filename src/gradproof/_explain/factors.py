@@ -1,4 +1,4 @@
-"""Causes of single numbers: zeros, factors, signs, conjugates, fewer digits."""
+"""Causes of single numbers: zeros, masks, factors, signs, conjugates, fewer digits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import numpy as np
 
 from gradproof._data.formats import FORMATS
 from gradproof._data.results import count_of
-from gradproof._data.space import Values
+from gradproof._data.space import Indices, Mask, Values
 from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match, WrongJacobian
 
 CLOSE = 1e-3  # of an entry: gaps of an iteration that stopped, which half the digits survive
 _SEVERAL = 2  # entries that are alike by no accident, where no number is fitted
 _ULPS = 16.0  # roundings of a format that its numbers may be off by
-_DIFFERENT = 3  # values, at least, of what a factor may be
-_LARGEST_FACTOR = 100.0  # and 1/100: by more, something else is wrong
+_LONG_AXES = 4  # of an array, of which every subset is tried: 15
 
 
 def zero_entries(block: InputBlock) -> Match | None:
@@ -27,7 +26,8 @@ def zero_entries(block: InputBlock) -> Match | None:
     wrong = block.wrong
     if not (np.abs(block.claimed[wrong]) <= 1e-3 * block.allowed[wrong]).all():
         return None
-    is_whole = block.has_shape and not block.claimed.any()
+    shows_all = block.case.whole or block.case.sharpness > 0
+    is_whole = block.has_shape and shows_all and not block.claimed.any()
     message = f"nothing arrives at {block.name}"
     evidence = f"{count_of(block.wrong_count)} claimed 0"
     return Match(
@@ -36,6 +36,29 @@ def zero_entries(block: InputBlock) -> Match | None:
         evidence,
         change=lambda values: np.where(wrong, 0.0, values),
     )
+
+
+def missing_mask(block: InputBlock) -> Match | None:
+    """Something arrives where nothing should: at inputs, or from outputs, without a part in it.
+
+    So is a backward without the mask, the clamp or the where() of its forward, or one that passes
+    its gradient straight through round(). No number is fitted. A backward that leaks from one entry
+    into another does so at entries of inputs that have a derivative, and is none.
+    """
+    wrong = block.wrong
+    if block.is_live[wrong].any() or not block.case.whole or block.case.sharpness:
+        return None
+    for axis, what in (
+        (0, f"entries of {block.name} that have no effect"),
+        (1, f"outputs on which {block.name} has no effect"),
+    ):
+        lines = wrong.any(axis=axis)
+        if not (block.is_live.any(axis=axis) & lines).any():
+            message = f"something arrives where nothing should: {what} there"
+            weight = 1.0 if int(lines.sum()) >= ENOUGH else 0.8
+            evidence = f"{count_of(block.wrong_count)} measured 0"
+            return Match("missing mask", message, evidence, weight)
+    return None
 
 
 @dataclass(frozen=True)
@@ -132,102 +155,83 @@ def _origins_of_factor(ratio: Ratio, block: InputBlock) -> str:
     return " or ".join(found[:2])
 
 
-def missing_factor(block: InputBlock) -> Match | None:
-    """The claim is off by a factor that is the input, another one, the output, or its inverse.
+def factor_of_slices(block: InputBlock) -> Match | None:
+    """Every slice of the input, or of the output, has a factor of its own.
 
-    Up to one number, which is fitted: it takes more than `ENOUGH` entries.
+    So is a normalisation without its 1 / sigma, or a mean over groups of several sizes. One number
+    is fitted for each slice: all slices need three entries that are not zero, or more.
     """
-    wrong = block.wrong
-    if block.wrong_count <= ENOUGH:
-        return None
-    for what, values in _possible_factors(block):
-        if np.unique(np.abs(values)).size < _DIFFERENT or not values.all():
-            continue
-        for power, text in (
-            (1, f"a factor equal to {what} is missing"),
-            (-1, f"multiplied by {what}"),
-        ):
-            scale = np.broadcast_to(values**power, block.claimed.shape)
-            ratio = common_ratio(
-                (block.claimed * scale)[wrong],
-                block.measured[wrong],
-                (block.allowed * np.maximum(np.abs(scale), 1))[wrong],
+    out = block.case.codomain.slots[0]
+    sides = [(block.name, block.grid, block.parts, 0)] if block.grid else []
+    if block.case.whole and len(block.case.codomain.slots) == 1 and out.entries is None:
+        sides.append((out.name, out.shape, len(out.parts), 1))
+    weight = block.measured / np.maximum(block.allowed, 1e-300) ** 2
+    for name, shape, parts, side in sides:
+        for axes in reversed(list(axes_subsets(shape))):  # few factors first
+            labels = np.repeat(_labels_of_slices(shape, axes), parts)
+            labels = np.broadcast_to(labels[:, None] if side else labels, block.claimed.shape)
+            ratios = _slice_sums(labels, weight * block.claimed) / np.maximum(
+                _slice_sums(labels, weight * block.measured), 1e-300
             )
-            spread = np.unique(np.abs(scale[wrong])).size
-            if ratio is None or ratio.count <= ENOUGH or spread < _DIFFERENT:
+            live = _slice_sums(labels, block.is_live)
+            used = ratios[live > 0]
+            if used.size < 2 or live[live > 0].min() < 3 or not np.isfinite(used).all():
                 continue
-            if not 1 / _LARGEST_FACTOR <= abs(ratio.value) <= _LARGEST_FACTOR:
+            change = partial(np.multiply, ratios[labels])
+            spread = used.max() - used.min()
+            if not block.fits(change) or not used.all() or spread < CLOSE * np.abs(used).max():
                 continue
-            up_to = "" if ratio.is_equal(1.0) else f", up to {ratio.value:.6g}"
-            message = f"{text.format(what)}{up_to}"
-            change = partial(np.multiply, np.where(wrong, ratio.value / scale, 1.0))
-            return Match(
-                "missing factor", message, f"{count_of(block.wrong_count)} fit", change=change
+            where = f" along axis {', '.join(map(str, axes))}" if axes else ""
+            kind = "slice" if axes else "entry"
+            message = (
+                f"each {kind} of {name}{where} has a factor of its own, from {used.min():.3g} to "
+                f"{used.max():.3g}"
             )
+            evidence = f"{used.size:,} factors explain {int(live.sum()):,} entries"
+            return Match("factor", message, evidence, change=None if side else change)
     return None
 
 
-def _possible_factors(block: InputBlock) -> Iterator[tuple[str, Values]]:
-    """Values of the inputs along the columns, and of the outputs along the rows."""
-    case = block.case
-    if block.parts == 1:
-        yield block.name, block.x[None, :]
-        if block.has_shape:
-            for position, slot in enumerate(case.domain.slots):
-                if position != block.position and len(slot.parts) == 1 and slot.entries is None:
-                    values = case.point[case.domain.span(position)]
-                    for shape in _broadcast_shapes(slot.shape, block.shape):
-                        full = np.broadcast_to(values.reshape(shape), block.shape)
-                        yield slot.name, full.reshape(1, -1)
-    if case.whole and all(len(slot.parts) == 1 for slot in case.codomain.slots):
-        yield "the output", case.value[:, None]
+def axes_subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every set of axes longer than 1: the empty one first, that of all last."""
+    axes = [axis for axis, size in enumerate(shape) if size > 1][:_LONG_AXES]
+    for count in range(len(axes) + 1):
+        yield from itertools.combinations(axes, count)
 
 
-def _broadcast_shapes(shape: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Ways to put the axes of one array along some axes of another, in order."""
-    if 0 in shape:
-        return
-    long = tuple(size for size in shape if size > 1)
-    for axes in itertools.combinations(range(len(target)), len(long)):
-        if long == tuple(target[axis] for axis in axes):
-            yield tuple(size if axis in axes else 1 for axis, size in enumerate(target))
+def _labels_of_slices(shape: tuple[int, ...], axes: tuple[int, ...]) -> Indices:
+    """The number of the slice that each entry of an array belongs to, flat."""
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    labels = np.arange(math.prod(kept)).reshape(kept)
+    return np.broadcast_to(labels, shape).reshape(-1)
+
+
+def _slice_sums(labels: Indices, values: Values | Mask) -> Values:
+    return np.asarray(np.bincount(labels.reshape(-1), values.reshape(-1).astype(float)))
 
 
 def conjugated_parts(block: InputBlock) -> Match | None:
-    """Imaginary parts of the gradient, of the cotangent, or of both have the other sign."""
-    if not block.has_shape:
-        return None
-    rows, columns = (np.where(np.arange(n) % 2, -1.0, 1.0) for n in block.claimed.shape)
+    """Imaginary parts of the gradient, of the cotangent, or of both have the other sign.
+
+    No number is fitted. Entries whose sign is kept, and that are not zero, tell it from a minus.
+    """
+    rows, columns = (np.where(at % 2, -1.0, 1.0) for at in (block.case.rows, block.places))
     signs = {}
     if block.parts == 2:
-        signs["the gradient"] = columns[None, :]
-    if block.case.whole and all(len(slot.parts) == 2 for slot in block.case.codomain.slots):
-        signs["the cotangent"] = rows[:, None]
+        signs["the gradient"] = np.broadcast_to(columns, block.claimed.shape)
+    is_of_outputs = not block.case.sharpness  # and no products with random vectors
+    if is_of_outputs and all(len(slot.parts) == 2 for slot in block.case.codomain.slots):
+        signs["the cotangent"] = np.broadcast_to(rows[:, None], block.claimed.shape)
     if len(signs) == 2:
         signs["the gradient and the cotangent"] = rows[:, None] * columns
     for what, sign in signs.items():
         change = partial(np.multiply, sign)
-        if block.fits(change):
+        is_kept = block.is_live & (sign > 0)
+        if block.fits(change) and (block.case.whole or is_kept.sum() >= ENOUGH):
             verb = "are" if " and " in what else "is"
             message = f"{what} of {block.name} {verb} conjugated: a conj is missing, or too much"
             return Match("conjugate", message, block.full_fit_text, change=change)
     return None
-
-
-def straight_through_identity(block: InputBlock) -> Match | None:
-    """The identity is claimed where the function stands still.
-
-    Where it moves, as tanh does, a forgotten factor looks the same, and nothing is said.
-    """
-    if not block.is_square:
-        return None
-    kept = block.claimed.any(axis=0)
-    is_still = np.abs(block.measured) <= block.allowed
-    if not (block.claimed == np.eye(kept.size) * kept).all() or not is_still[block.wrong].all():
-        return None
-    message = f"the cotangent passes to {block.name} straight through: the identity is claimed"
-    weight = 1.0 if block.wrong_count >= ENOUGH else 0.8
-    return Match("straight through", message, f"{count_of(block.wrong_count)} claimed 1", weight)
 
 
 def lower_precision(block: InputBlock) -> Match | None:
@@ -264,10 +268,19 @@ def inexact_entries(case: WrongJacobian) -> Match | None:
     part = float(np.max(gap / np.maximum(size, 1e-300)))
     if gap.size < _SEVERAL or not part <= CLOSE:
         return None
-    unit = 10.0 ** math.floor(math.log10(part))
-    bound = next(unit * step for step in (1, 2, 5, 10) if part <= unit * step)
     message = (
-        f"every gap is below {bound:.0e} of its entry, as of an iteration that stopped; "
-        f"rtol={10.0 ** math.ceil(math.log10(2 * part)):.0e} accepts that"
+        f"every gap is below {rounded_up(part):.0e} of its entry, as of an iteration that stopped; "
+        f"{accepting_text(part)}"
     )
     return Match("inexact", message, count_of(gap.size), 0.3)
+
+
+def rounded_up(part: float) -> float:
+    """The next of 1, 2, 5 times a power of ten."""
+    unit = 10.0 ** math.floor(math.log10(part))
+    return next(unit * step for step in (1, 2, 5, 10) if part <= unit * step)
+
+
+def accepting_text(part: float) -> str:
+    """The tolerance that accepts gaps of this part of an entry."""
+    return f"rtol={10.0 ** math.ceil(math.log10(2 * part)):.0e} accepts that"

@@ -1,8 +1,7 @@
-"""Causes of sums: a term or a reduction that is missing, or one output's cotangent for all."""
+"""Causes of sums: a term or a reduction that is missing, or a store where numbers are added."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -11,10 +10,10 @@ import numpy as np
 
 from gradproof._data.results import count_of
 from gradproof._data.space import Mask, Values
-from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match, WrongJacobian
+from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match
+from gradproof._explain.factors import axes_subsets
 
 _LARGEST_EXPONENT = 700.0  # whose exponential is a number
-_MOST_AXES = 4  # of an array, of which every subset is tried: 15
 
 
 def missing_reduction(block: InputBlock) -> Match | None:
@@ -87,20 +86,18 @@ def missing_term(block: InputBlock) -> Match | None:
     is missing where the function depends on its input: of a slice on which it does not depend more
     is wrong than a term, as where a mean is taken over too many axes.
     """
-    if block.parts != 1 or not block.shape or not block.has_shape:
+    if block.parts != 1 or not block.grid:
         return None
-    shape = (-1, *block.shape)
-    gap, bars, measured = (
-        table.reshape(shape)
-        for table in (block.claimed - block.measured, block.allowed, block.measured)
-    )
-    is_live = np.abs(measured) > SLACK * bars
+    shape = (-1, *block.grid)
+    gap = (block.claimed - block.measured).reshape(shape)
+    bars = block.allowed.reshape(shape)
+    is_live = block.is_live.reshape(shape)
     if block.case.sharpness:  # products with random vectors: each row shows all outputs
         is_live = np.asarray(is_live.any(axis=0, keepdims=True))
     for what, pattern, is_centred in _patterns(block):
-        for axes in _axes_subsets(block.shape):
+        for axes in axes_subsets(block.grid):
             along = tuple(axis + 1 for axis in axes)
-            grid = pattern.reshape(1, *block.shape)
+            grid = pattern.reshape(1, *block.grid)
             if is_centred:
                 grid = grid - grid.mean(axis=along, keepdims=True)
             part = _coefficients(gap, bars, is_live, grid, along)
@@ -113,9 +110,11 @@ def missing_term(block: InputBlock) -> Match | None:
                 message = f"{level:.3g} is added to every entry"
                 evidence = f"the same gap in {gap.size:,} entries"
             else:
+                first = len(block.shape) - len(block.grid)  # of a line along the last axis
+                where = ", ".join(str(first + axis) for axis in axes)
+                shown = "1, as a mean" if what == "1" else what
                 message = (
-                    f"a term proportional to {'1, as a mean' if what == '1' else what} along axis "
-                    f"{', '.join(map(str, axes))} is missing, or too much"
+                    f"a term proportional to {shown} along axis {where} is missing, or too much"
                 )
                 evidence = f"{part.size:,} coefficients explain {gap.size:,} entries"
             return Match("missing term", message, evidence, change=partial(np.add, added))
@@ -154,45 +153,17 @@ def _is_blind(block: InputBlock) -> bool:
     return bool((sums <= SLACK * np.linalg.norm(block.allowed, axis=1)).all())
 
 
-def _axes_subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Every set of axes longer than 1, the small ones first."""
-    axes = [axis for axis, size in enumerate(shape) if size > 1][:_MOST_AXES]
-    for count in range(1, len(axes) + 1):
-        yield from itertools.combinations(axes, count)
-
-
 def _patterns(block: InputBlock) -> Iterator[tuple[str, Values, bool]]:
     """What a term may be proportional to, its values, and whether their mean is taken off."""
     case = block.case
-    if np.unique(block.x).size > 1:
-        yield block.name, block.x, False
-        yield f"the centred {block.name}, as a normalisation makes it,", block.x, True
+    x = case.point[case.domain.span(block.position)][block.places]
+    if np.unique(x).size > 1:
+        yield block.name, x, False
+        yield f"the centred {block.name}, as a normalisation makes it,", x, True
     for position, slot in enumerate(case.codomain.slots):
-        if slot.shape == block.shape and len(slot.parts) == 1:
-            values = case.value[case.codomain.span(position)]
+        if slot.shape == block.shape and len(slot.parts) == 1 and slot.entries is None:
+            values = case.value[case.codomain.span(position)][block.places]
             if np.unique(values).size > 1:
                 yield slot.name, values, False
                 yield f"exp({slot.name})", np.exp(np.minimum(values, _LARGEST_EXPONENT)), False
-    yield "1", np.ones_like(block.x), False
-
-
-def first_cotangent_for_all(case: WrongJacobian) -> Match | None:
-    """One entry of the cotangent is used for all: its row is the sum of all rows, the others 0."""
-    parts = len(case.codomain.slots[0].parts)
-    rows = case.claimed.shape[0]
-    # Zeros are a sum of rows that cancel, and show nothing.
-    is_shown = np.abs(case.claimed) > SLACK * case.allowed
-    if not case.whole or rows <= parts or rows % parts or int(is_shown.sum()) < ENOUGH:
-        return None
-
-    def sum_over_outputs(values: Values) -> Values:
-        made = np.zeros_like(values)
-        made[:parts] = values.reshape(-1, parts, values.shape[1]).sum(axis=0)
-        return made
-
-    if not case.fits(sum_over_outputs):
-        return None
-    place = case.codomain.locate(0)
-    output = str(place).removesuffix(f".{place.part}") if place.part else str(place)
-    message = f"the cotangent of {output} is used for every output"
-    return Match("cotangent ignored", message, f"{rows - parts:,} rows are 0")
+    yield "1", np.ones_like(x), False

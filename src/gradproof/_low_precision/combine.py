@@ -18,7 +18,12 @@ from gradproof._compare.comparison import comparison_of
 from gradproof._compare.conclude import point_result
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
 from gradproof._data.records import Finding, Verdict
-from gradproof._data.results import PointResult, ProductBlock, inconclusive_point
+from gradproof._data.results import (
+    MeasuredBlock,
+    PointResult,
+    ProductBlock,
+    inconclusive_point,
+)
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
 from gradproof._low_precision.references import Reference, different_value_text, find_references
@@ -28,14 +33,17 @@ from gradproof._low_precision.rounding_runs import (
     claims_and_runs,
     coarser_formats,
     coarsest_grain,
+    products_of,
     widen_by_value_errors,
 )
 from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
-from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
 from gradproof._numdiff.slopes import Slopes
 from gradproof._numdiff.values import FunctionValues
 from gradproof.errors import UsageError
 
+_FEW_PRODUCTS = 128  # unit vectors, that entries are asked with once the claims are refuted
+_ENTRY_ERRORS = 32.0  # roundings that an entry may be off by, beside entries of the usual size
 _BLIND = 0.5  # part of a derivative: honest rounding that large tells nothing smaller
 
 
@@ -194,7 +202,45 @@ def _answer_of(
         if claims.verdict is Verdict.FAILED:
             return "what is claimed there is another derivative, and wrong"
         return _Answer(reference, formula, None)
+    if isinstance(claims.block, ProductBlock):
+        entries = _measured_entries(map_, reference.map, settings, mode, sides.grain.unit)
+        claims = replace(claims, block=replace(claims.block, entries=entries))
     return _Answer(reference, formula, claims)
+
+
+def _measured_entries(
+    map_: DifferentiableMap,
+    reference: DifferentiableMap,
+    settings: RunSettings,
+    mode: Mode,
+    unit: float,
+) -> MeasuredBlock | None:
+    """Every entry of a small Jacobian, for causes that products with random vectors do not show.
+
+    It is J^T e, or J e, of every unit vector; None where these are too many, or not to be had.
+    """
+    shape = (map_.codomain.size, map_.domain.size)
+    count = shape[0] if mode == "backward" else shape[1]
+    if count > _FEW_PRODUCTS or max(shape) > settings.full_jacobian:
+        return None
+    try:
+        vectors = list(np.eye(count))
+        claimed, exact = (products_of(each, mode, vectors) for each in (map_, reference))
+    except (Exception, BudgetSpent):  # the verdict is known, and this only its explanation
+        return None
+    if mode == "forward":
+        claimed, exact = claimed.T, exact.T
+    error = _ENTRY_ERRORS * unit * (np.abs(exact) + np.sqrt(np.mean(exact**2)))
+    return MeasuredBlock(
+        rows=np.arange(shape[0]),
+        columns=np.arange(shape[1]),
+        claimed=claimed,
+        measured=exact,
+        error=error,
+        allowed=error,
+        wrong=~(np.abs(claimed - exact) <= error),
+        whole=True,
+    )
 
 
 def _formula_result(

@@ -142,8 +142,8 @@ def claims_and_runs(
     cotangent of ones: sums that are kept in few bits go wrong under it alone.
     """
     probes = _probes(map_, mode, settings.seed)
-    got = _products(map_, mode, probes)
-    exact = _products(reference, mode, probes)
+    got = products_of(map_, mode, probes)
+    exact = products_of(reference, mode, probes)
     value = np.asarray(reference.kept_value(), float)
     errors, value_errors, reason = [], [], ""
     unit = max(grain.unit, _ROUNDABLE)
@@ -190,7 +190,8 @@ def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
     return [*random, constant_cotangent(map_.codomain, seed)]
 
 
-def _products(map_: DifferentiableMap, mode: Mode, probes: list[Values]) -> Values:
+def products_of(map_: DifferentiableMap, mode: Mode, probes: list[Values]) -> Values:
+    """J^T v, or J u, of every probe, (V, N)."""
     ask = map_.vjp if mode == "backward" else map_.jvp
     return np.stack([np.asarray(ask(probe), float) for probe in probes])
 
@@ -207,6 +208,6 @@ def _honest_products(
     Forward mode of PyTorch does not run under the rounding of single operations.
     """
     if mode == "backward":
-        return _products(run, mode, probes)
+        return products_of(run, mode, probes)
     v = random_cotangent(map_.codomain, settings.seed, 0)
     return np.stack([np.asarray(run.transposed_vjp(probe, v)[0], float) for probe in probes])

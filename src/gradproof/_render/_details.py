@@ -55,7 +55,7 @@ class Details:
         yield from self._findings(result)
         yield from self._explanation(result)
         if "; not " in result.oracle and self._is_new(result.oracle):
-            yield from wrapped_lines("    oracle: ", result.oracle, "dim")
+            yield from wrapped_lines("    held against ", result.oracle, "dim")
         if self.amount is FULL or not result.findings:  # which say as much of what is off
             yield from _statistics(result, self.amount.arrays)
         yield from self._kinks(result)
@@ -92,7 +92,8 @@ class Details:
         alone = len(result.findings) == 1 and shown >= set(result.where.split(" with respect to "))
         if result.where and not alone and self._is_new(f"where {result.where}"):
             yield from wrapped_lines("    where   ", result.where, most=2)
-        if advice := self._advice.get(result.name):
+        advice = self._advice.get(result.name)
+        if advice and self._is_new(f"try {advice}"):
             yield from wrapped_lines("    try     ", advice, most=LONGEST)
         if not result.causes or not self._is_new(f"cause {result.causes[0].message}"):
             return
@@ -147,10 +148,11 @@ def _statistics(result: CheckResult, most: int) -> Iterator[Line]:
     """One line per array: each statistic beside what is allowed, in units of eps."""
     found: dict[tuple[str, str], list[str]] = {}
     for each in result.statistics:
-        cell = f"{each.name} {each.value:.2g} of {each.allowed:.2g}{'' if each.ok else ' (!)'}"
+        mark = "" if each.ok else " (too much)"
+        cell = f"{each.name} {each.value:.2g}, allowed {each.allowed:.2g}{mark}"
         found.setdefault((each.oracle, each.array), []).append(cell)
     for (_, array), cells in list(found.items())[:most]:
-        yield from wrapped_lines("    ", f"{array}, in eps: {', '.join(cells)}", "dim")
+        yield from wrapped_lines("    ", f"{array}, off in units of eps: {'; '.join(cells)}", "dim")
     if (more := len(found) - most) > 0:
         arrays = "array" if more == 1 else "arrays"
         yield (Span(f"    ... and {more:,} more {arrays} in statistics", "dim"),)

@@ -5,6 +5,25 @@ from __future__ import annotations
 from gradproof._data.checks import TABLE, row
 from gradproof._data.records import CheckResult, Report, Verdict
 
+# Part of the summary of a check that is open -> what to try; the first that fits.
+_OF_OPEN = {
+    "budget": "",  # the summary says which option to raise
+    "nothing was tested": "choose a point where the function varies",
+    "not finite": "choose a point where the function has a finite value",
+    "no finite value": "choose a point where the function has a finite value",
+    "odd one out": "find out which of the two is right: check each of them by itself",
+    "rounding is as large": "choose inputs at which less cancels, or a format of more bits",
+    "about as much as rounding": "try another seed and larger inputs, or a format of more bits",
+    "could not be resolved": (
+        "choose a point where the function is smooth, a few times larger or smaller inputs, or "
+        "pass reference=, a function with the same value in plain operations"
+    ),
+    "has no slope": "choose a point beside the kink",
+}
+_OPEN = (
+    "try another seed and another point, or pass reference=, a function with the same value in "
+    "plain operations"
+)
 # Where no reference was believed.
 _REFERENCE = (
     "pass reference=, a function with the same value in plain operations of any framework: its "
@@ -29,11 +48,23 @@ _MODES = tuple(each.name for each in TABLE if each.derivative and each.order == 
 
 
 def advice_by_check(report: Report) -> dict[str, str]:
-    """Advice on the first check that failed, if it has no cause; else on those that are open."""
+    """Advice on the first check that failed, where no cause is named; else on those open."""
     first = next((each for each in report.checks if each.verdict is Verdict.FAILED), None)
     if first is None:
-        return {each.name: _REFERENCE for each in report.checks if _wants_reference(each)}
-    return {} if first.causes else {first.name: _advice(first, report)}
+        return {
+            each.name: _REFERENCE if _wants_reference(each) else _advice_on_open(each)
+            for each in report.checks
+            if each.verdict is Verdict.INCONCLUSIVE
+        }
+    has_raised = any(finding.kind == "raised" for finding in first.findings)
+    if first.causes or (not has_raised and any(each.causes for each in report.checks)):
+        return {}
+    return {first.name: _advice(first, report)}
+
+
+def _advice_on_open(result: CheckResult) -> str:
+    """What to try where a check could not decide."""
+    return next((text for part, text in _OF_OPEN.items() if part in result.summary), _OPEN)
 
 
 def _wants_reference(result: CheckResult) -> bool:
@@ -50,7 +81,7 @@ def _advice(result: CheckResult, report: Report) -> str:
     found = row(result.name)
     if found is None or found.advice or found.name not in _MODES:
         return found.advice if found else ""
-    if result.kinks:
+    if result.kinks or "kink" in kinds:
         return "choose a point beside the kink, or claim a slope between the two"
     if result.statistics:
         return (

@@ -1,29 +1,31 @@
 """The report as one page that needs nothing else: no network, no other file, no script.
 
-What the page shows is gathered here; `report.html.jinja` is its form. Needs the extra `report`:
-Jinja2 for the page, Matplotlib for its pictures.
+What the page shows is gathered here; `report.html.jinja` is its form, pictures of Jacobians
+included. Needs Jinja2, the extra `report`.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradproof._data.records import ComparedCall, Report, Verdict
+from gradproof._data.records import ComparedCall, Patch, Report, Verdict
 from gradproof._data.visible import visible_in
-from gradproof._render import plots, suite, summary, text
+from gradproof._render import suite, summary, text
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
     import jinja2
 
 WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
-NEEDED = ("jinja2", "matplotlib")
+NEEDED = "jinja2"
 SECTIONS = 500  # reports in full; further ones are listed only
-PICTURED = 40  # reports with pictures, a tenth of a second each
+_WHITE, _RED, _BLUE = (255, 255, 255), (178, 24, 43), (33, 102, 172)
 
 
 def render(report: Report) -> str:
@@ -50,9 +52,9 @@ def render_many(
             "name": name,
             "report": report,
             "text": text.html_text(report, full=True),
-            "pictures": list(_pictures(report, f"r{k}")) if k < PICTURED else [],
+            "pictures": list(_pictures(report)),
         }
-        for k, (name, report) in enumerate(rows[:SECTIONS])
+        for name, report in rows[:SECTIONS]
     ]
     return _template().render(
         title=_title(rows),
@@ -64,8 +66,8 @@ def render_many(
 
 def require_template_engine() -> None:
     """UsageError where a page could not be made, because the extra is not installed."""
-    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise UsageError(f"HTML needs {' and '.join(missing)}: pip install 'gradproof[report]'")
+    if importlib.util.find_spec(NEEDED) is None:
+        raise UsageError(f"HTML needs {NEEDED}: pip install {NEEDED}")
 
 
 @functools.cache
@@ -109,17 +111,61 @@ def _result_line(report: Report) -> str:
     return "; ".join(filter(None, (passed, summary.unverified_text(report))))
 
 
-def _pictures(report: Report, name: str) -> Iterator[tuple[str, str]]:
-    """SVG and caption of the Jacobian around each failure for which it was measured."""
-    for place, result in enumerate(report.checks):
+def _pictures(report: Report) -> Iterator[tuple[list[_Table], str]]:
+    """Tables and caption of the Jacobian around each failure for which it was measured."""
+    for result in report.checks:
         patch = result.patch
         if patch is not None and patch.outputs and patch.inputs:
             yield (
-                plots.jacobian_svg(patch, f"{name}c{place}"),
+                _tables_of_patch(patch),
                 f"{result.name}: the Jacobian around the first wrong entry; rows are outputs "
                 f"{_range(patch.outputs)}, columns inputs {_range(patch.inputs)}. Refuted entries "
                 "have a frame; colours go with the root of the size.",
             )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One table of a picture: a title, and the colour of every cell."""
+
+    title: str
+    colours: list[list[str]]
+    wrong: tuple[tuple[bool, ...], ...]
+
+
+def _tables_of_patch(patch: Patch) -> list[_Table]:
+    """Claimed, measured and gap of a piece of a Jacobian; the first two have one scale."""
+    gap = [
+        [abs(c - m) for c, m in zip(*rows, strict=True)]
+        for rows in zip(patch.claimed, patch.measured, strict=True)
+    ]
+    both = _largest_size(*patch.claimed, *patch.measured)
+    return [
+        _Table(
+            f"{title}, colours up to {largest:.2g}",
+            [[_colour(value, largest) for value in row] for row in table],
+            patch.wrong,
+        )
+        for title, table, largest in (
+            ("claimed", patch.claimed, both),
+            ("measured", patch.measured, both),
+            ("gap", gap, _largest_size(*gap)),
+        )
+    ]
+
+
+def _largest_size(*rows: Sequence[float]) -> float:
+    return max((abs(value) for row in rows for value in row if math.isfinite(value)), default=0.0)
+
+
+def _colour(value: float, largest: float) -> str:
+    """From white to red, or to blue, by the root, which shows small entries beside large ones."""
+    if not math.isfinite(value):
+        return "#ccc"
+    part = math.sqrt(min(1.0, abs(value) / largest)) if largest else 0.0
+    end = _RED if value > 0 else _BLUE
+    mixed = (round(w + part * (e - w)) for w, e in zip(_WHITE, end, strict=True))
+    return f"rgb({','.join(map(str, mixed))})"
 
 
 def _range(names: Sequence[str]) -> str:

@@ -12,9 +12,9 @@ SHOWN = 20  # differences that are printed; a report in a file holds them all
 
 
 def differing_calls(compared: Sequence[ComparedCall]) -> list[ComparedCall]:
-    """The calls with two answers; first those that the framework accepts."""
-    found = [each for each in compared if not each.same]
-    return sorted(found, key=lambda each: each.theirs.says != "True")
+    """The calls with two answers, first those that the framework accepts; last, undecided ones."""
+    found = [each for each in compared if not each.same or each.undecided]
+    return sorted(found, key=lambda each: (each.same, each.theirs.says != "True"))
 
 
 def counts(compared: Sequence[ComparedCall]) -> dict[str, str]:
@@ -55,7 +55,7 @@ def _difference(compared: ComparedCall) -> Iterator[str]:
     rows = {
         "call": f"{compared.face}({compared.target}) at {compared.place}",
         "PyTorch": answer_text(compared.theirs),
-        "gradproof": answer_text(compared.ours),
+        "gradproof": answer_text(compared.ours) + " (undecided)" * compared.undecided,
         "cause": compared.cause,
     }
     for name, text in rows.items():

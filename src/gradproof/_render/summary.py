@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from gradproof._data.records import NOT_ASKED, Report, Verdict, round_up
 from gradproof._data.visible import escape_invisible
 
+_MUCH_COARSER = 100.0  # times the usual error bar
 ORDERS = {"second_order": "second", "third_order": "third"}  # checks that a user asks for, by order
 
 
@@ -55,12 +56,18 @@ def bound_text(bar: float) -> str:
 
 
 def tally(verdicts: Iterable[tuple[Verdict, float]]) -> str:
-    """Reports, each with its resolution: `12 derivatives verified to 1e-09, 1 failed`."""
+    """Reports, each with its resolution: `12 derivatives verified to 1e-09, 1 failed`.
+
+    Where one is much coarser than most, both are told: `to 1e-09, the coarsest to 2e-02`.
+    """
     rows = list(verdicts)
     passed = [bar for verdict, bar in rows if verdict is Verdict.PASSED]
     coarse = sum(bar >= 1 for bar in passed)
     noun = "derivative" if len(passed) == 1 else "derivatives"
-    worst = bound_text(max((bar for bar in passed if bar < 1), default=math.nan))
+    fine = sorted(bar for bar in passed if bar < 1) or [math.nan]
+    usual, worst = bound_text(fine[len(fine) // 2]), bound_text(fine[-1])
+    if fine[-1] > _MUCH_COARSER * fine[len(fine) // 2]:
+        worst = f"{usual}, the coarsest to {worst}"
     parts = [f"{len(passed)} {noun} verified{worst and f' to {worst}'}"]
     parts[0] += f" ({coarse:,} along random directions only)" if coarse else ""
     for word in (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.SKIPPED):

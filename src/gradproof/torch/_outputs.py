@@ -49,6 +49,11 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
     outputs = [(path, leaf) for path, leaf in pairs if isinstance(leaf, torch.Tensor)]
     if not outputs:
         nothing = isinstance(result, (tuple, list)) and not result
+        if isinstance(result, torch.autograd.Function):
+            raise UsageError(
+                f"{function} is a torch.autograd.Function, and was called like a function: hand "
+                f"over {function}.apply"
+            )
         raise (NothingReturnedError if nothing else UsageError)(
             f"{function} returned {type(result).__name__} without any tensor; return a tensor or "
             "a container of tensors"
