@@ -26,6 +26,7 @@ ROUGH_ULPS = 64.0  # noise of more units in the last place is not the function's
 _LEVELS = 3  # of Richardson extrapolation: plain, without h^2, without h^4
 _FAR_ABOVE = 256.0  # times the median noise: what is left to such an output alone
 _SIGMAS = 3.5  # of the noise in a difference of two values
+_SHARP = 5e-4  # bar of a slope from two steps, in parts: half of what a row needs
 _AGREES = 0.25  # of a gap: differences at two steps that are this near tell one slope
 
 
@@ -222,8 +223,7 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     noise = np.fmax(noise, np.fmax(in_ulps, _usual_noise(noise[None])[0]))
     value = slope[1] + (slope[1] - slope[0]) * (ratio / (1 - ratio))
     bar = 2 * np.abs(value - slope[1]) + 2.1 * _SIGMAS * noise / fine
-    size = np.abs(value)
-    smooth = bar <= 1e-5 * size + 1e-7 * math.sqrt(np.mean(np.nan_to_num(size) ** 2))
+    smooth = bar <= _SHARP * np.abs(value)
     smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
     # Whole numbers may be counts, which go in stairs below the finer step.
     smooth &= (table.ahead[1] != table.centre) & (table.ahead[1] != np.floor(table.ahead[1]))
