@@ -224,6 +224,10 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     value = slope[1] + (slope[1] - slope[0]) * (ratio / (1 - ratio))
     bar = 2 * np.abs(value - slope[1]) + 2.1 * _SIGMAS * noise / fine
     smooth = bar <= _SHARP * np.abs(value)
+    # A slope may be small by chance, and is tested beside the others; unless its output is small
+    # too, and known better than by the noise of the others.
+    typical = math.sqrt(np.mean(np.nan_to_num(value) ** 2))
+    smooth |= (bar <= 1e-7 * typical) & (noise <= _FAR_ABOVE * ulp)
     smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
     # Whole numbers may be counts, which go in stairs below the finer step.
     smooth &= (table.ahead[1] != table.centre) & (table.ahead[1] != np.floor(table.ahead[1]))
