@@ -65,14 +65,17 @@ class Jacobians:
 
 @guard_face
 def jacobians(func: Callable[..., Any], inputs: Any) -> Jacobians:
-    """Measure the full Jacobian of `func`, and ask reverse and forward mode for theirs.
+    """Measure the Jacobian of `func`, and compute those of reverse and forward mode.
 
-    Costs several calls of `func` per input element, one backward per output element and one call
-    in forward mode per input element. Judges nothing.
+    It decides nothing. It needs several calls of `func` for each input entry, one backward for each
+    output entry, and one call in forward mode for each input entry.
 
     Args:
         func: as for `gradcheck`.
-        inputs: as for `gradcheck`; those that require grad are varied.
+        inputs: as for `gradcheck`; tensors that require grad are varied.
+
+    Returns:
+        All blocks: ``jacobians(func, inputs)[output, input]``, both counted from 0.
 
     Raises:
         ValueError: no input requires grad.
