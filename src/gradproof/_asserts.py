@@ -61,22 +61,27 @@ def assert_derivatives(
     inconclusive: str | None = None,
     **options: Any,
 ) -> Report:
-    """Raise unless the derivatives of `fn` at `inputs` hold; arguments as for `check`.
+    """Check the derivatives of a function at a point, and raise if one is wrong.
 
     Args:
-        fn, inputs, kwargs: as for `check`.
-        inconclusive: what a check does that could not decide: "error" raises, "warn" gives a
-            `DerivativeWarning`, "ignore" does nothing. Where None, "warn", or under pytest what
-            the ini option `gradproof_inconclusive` says.
-        **options: as for `check`.
+        fn, inputs, kwargs: as for `gradproof.check`.
+        inconclusive: what to do if nothing is wrong but something is undecided: "error" raises,
+            "warn" issues a `DerivativeWarning`, "ignore" does nothing. None is "warn", or under
+            pytest the ini option `gradproof_inconclusive`.
+        **options: as for `gradproof.check`.
 
     Returns:
-        The report, whose verdict is then passed or inconclusive.
+        The `Report`, whose verdict is passed or inconclusive.
 
     Raises:
-        DerivativeError: an AssertionError; a derivative was refuted, or could not be decided and
-            that is an error; carries `.report`.
-        UsageError: as `check`; or nothing was tested, because every check was skipped.
+        DerivativeError: an AssertionError; a derivative is wrong, or undecided with "error". Its
+            `report` is the report.
+        UsageError: a ValueError: a wrong argument, or every check was skipped.
+
+    Example:
+        >>> import torch, gradproof
+        >>> x = torch.linspace(-1, 1, 6, dtype=torch.float64, requires_grad=True)
+        >>> report = gradproof.assert_derivatives(torch.tanh, (x,), checks=["backward"])
     """
     __tracebackhide__ = True
     import gradproof

@@ -37,11 +37,11 @@ class Case:
     """A function and the inputs at which its derivatives are checked.
 
     Attributes:
-        function: as for `gradproof.check`.
-        inputs: as for `gradproof.check`, or a function without parameters that returns them. It is
-            called where the case runs, so that large arrays are not sent there.
+        function: as `fn` of `gradproof.check`.
+        inputs: as for `gradproof.check`; or a function without parameters that returns them, which
+            is called where the case runs, so that large arrays are not sent there.
         options: keywords of `gradproof.check`.
-        name: what the result is called; the name of the function where it is "".
+        name: name of the result; "" takes the name of the function.
     """
 
     function: Callable[..., Any] | ByHand
@@ -55,10 +55,10 @@ class CaseResult:
     """The report of one case, or why there is none.
 
     Attributes:
-        name: of the case; `name[1]` is the second case of that name.
-        report: None where the check could not be run.
-        error: why not, in one sentence; "" where there is a report.
-        trace: the traceback of what the user's code raised, without the frames of gradproof.
+        name: name of the case; ``name[1]`` is the second case of this name.
+        report: the `Report`; None if the check could not run.
+        error: why it could not run, in one sentence; "" if there is a report.
+        trace: the traceback of an exception of the user's code, without frames of gradproof.
     """
 
     name: str
@@ -70,19 +70,28 @@ class CaseResult:
 def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[CaseResult]:
     """Check many cases, and yield the result of each as soon as it is known.
 
-    Every case has exactly one result. A case that raises, or whose worker dies, has an error in
-    place of a report, and the others go on: a case that was lost with a worker is run once more by
-    itself, after all others. Ctrl-C ends the survey: the cases that it leaves have an error that
-    says so. A terminal shows the progress.
+    Every case has exactly one result. A case that raises, or whose worker dies, has an error
+    instead of a report, and the others go on; cases that were lost with a worker run once more, one
+    after another, at the end. After Ctrl-C the remaining cases have an error that says so. A
+    terminal shows the progress.
 
     Args:
-        cases: at least one.
-        executor: where they run: `ProcessPoolExecutor()`, `dask.distributed.Client.get_executor()`,
-            `mpi4py.futures.MPIPoolExecutor()`, ...; in this process, one after the other, where
-            None. Cases are pickled for it. It stays open.
+        cases: at least one `Case`.
+        executor: where they run, such as `ProcessPoolExecutor()`,
+            `dask.distributed.Client.get_executor()` or `mpi4py.futures.MPIPoolExecutor()`. Cases
+            are pickled for it, and it stays open. None runs them in this process, in order.
+
+    Returns:
+        An iterator of `CaseResult`, in the order in which the cases end.
 
     Raises:
-        UsageError: no case, or a case that is no `Case`.
+        UsageError: there is no case, or one that is not a `Case`.
+
+    Example:
+        >>> import numpy as np, gradproof
+        >>> sine = gradproof.by_hand(np.sin, vjp=lambda x, v: v * np.cos(x))
+        >>> [str(each.report.verdict) for each in gradproof.survey([gradproof.Case(sine, 1.0)])]
+        ['passed']
     """
     named: dict[str, Case] = {}
     count: Counter[str] = Counter()
@@ -175,16 +184,15 @@ def _results_one_by_one(executor: Executor, cases: dict[str, Case]) -> Iterator[
 
 
 class SurveyReport:
-    """The results of a survey, all of them: printed, saved and asked together.
+    """All results of a survey. `print` shows reports that did not pass, and a table of all.
 
-    False where a derivative was refuted or a case has no report. `print` it for the report of each
-    case that did not pass and a table of all.
+    It is false if a derivative was refuted or a case has no report.
 
     Attributes:
-        results: in the order in which they are handed over.
+        results: the results, in the order in which they were given.
 
     Args:
-        results: what `gradproof.survey` yields, which this waits for.
+        results: what `gradproof.survey` yields; all of it is waited for.
     """
 
     def __init__(self, results: Iterable[CaseResult]) -> None:

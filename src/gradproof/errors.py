@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 
 class DerivativeError(AssertionError):
-    """A derivative was refuted; `report` says where and by how much.
+    """A derivative is wrong. An AssertionError whose text is the report.
 
-    Its text is a message, where it has one, and the report, written when it is read.
+    Attributes:
+        report: the `Report`; None where there is only a message.
     """
 
     __module__ = "gradproof"  # the name under which users catch it, and tracebacks print it
@@ -28,14 +29,14 @@ class DerivativeError(AssertionError):
 
 
 class UsageError(ValueError):
-    """The check could not start: one sentence that names the argument and what to do."""
+    """The check could not start. A ValueError of one sentence that names the argument."""
 
 
 class UnknownNameError(UsageError, KeyError):
-    """A report has no check of that name; the sentence lists those that it has."""
+    """A report has no check of this name. The message lists the checks that it has."""
 
     __str__ = Exception.__str__  # a KeyError's is the repr of its argument
 
 
 class DerivativeWarning(UserWarning):
-    """The verdict is positive, but something about it deserves a look."""
+    """Nothing is wrong, but something could not be decided. The message says what."""

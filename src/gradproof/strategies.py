@@ -1,15 +1,6 @@
-"""Hypothesis strategies: inputs at which derivatives are often wrong, for property tests.
+"""Hypothesis strategies for property tests: inputs at which derivatives are often wrong.
 
-For example::
-
-    from hypothesis import given
-    from gradproof import assert_derivatives, strategies
-
-    @given(strategies.inputs(my_op, (x, weight)))
-    def test_my_op(inputs):
-        assert_derivatives(my_op, inputs)
-
-Needs hypothesis (the extra `hypothesis`), and the framework of the arrays.
+They need Hypothesis (the extra `hypothesis`) and the framework of the arrays.
 """
 
 from __future__ import annotations
@@ -38,20 +29,33 @@ def inputs(
     shapes: bool = True,
     seed: int = 0,
 ) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Positional arguments like the given ones: these themselves, then all that a sweep tries.
+    """Positional arguments like the given ones: these first, then all inputs that a sweep tries.
 
-    Zeros, ties, signs, scales; with `shapes`, other sizes. Not all are inputs that `fn` takes: use
-    `hypothesis.assume`, or `shapes=False`. What fails shrinks towards the given arguments.
+    Some are zeros, ties, other signs and scales, and with `shapes` other sizes. `fn` need not
+    accept all of them: use `hypothesis.assume` or ``shapes=False``. Failures shrink towards the
+    given arguments.
 
     Args:
         fn: the function; only the names of its parameters are used.
-        examples: its arguments, as for `gradproof.check`.
-        kwargs: keyword arguments, which stay as they are.
-        shapes: whether shapes are changed too.
-        seed: of the values of other shapes.
+        examples: its arguments, as `inputs` of `gradproof.check`.
+        kwargs: keyword arguments, which do not change.
+        shapes: whether shapes change too.
+        seed: seed of the values of other shapes.
+
+    Returns:
+        A strategy of tuples of arguments.
 
     Raises:
-        UsageError: no argument is an array of a framework that can be varied.
+        UsageError: no argument is an array that can be varied.
+
+    Example:
+        >>> import torch
+        >>> from hypothesis import given
+        >>> from gradproof import assert_derivatives, strategies
+        >>> x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        >>> @given(strategies.inputs(torch.sin, (x,)))
+        ... def test_sin(inputs):
+        ...     assert_derivatives(torch.sin, inputs)
     """
     arguments, kwargs = split_arguments(fn, examples, kwargs)
     adapter = _adapters.find_adapter(arguments, kwargs, fn)
@@ -67,16 +71,23 @@ def inputs(
 def arrays(
     spec: str, *, framework: str = "torch", shapes: bool = False, seed: int = 0
 ) -> st.SearchStrategy[Any]:
-    """Arrays like a described one: `float64[3,4]`, as on the command line.
+    """Arrays like the described one.
 
     Args:
-        spec: ``DTYPE[SIZE,...]``.
-        framework: whose arrays.
-        shapes: whether the shape is changed too.
-        seed: of the values.
+        spec: dtype and shape, as on the command line: "float64[3,4]".
+        framework: "torch" or "jax".
+        shapes: whether the shape changes too.
+        seed: seed of the values.
+
+    Returns:
+        A strategy of arrays.
 
     Raises:
-        UsageError: `spec` is none, or the framework is unknown.
+        UsageError: `spec` cannot be read, or the framework is unknown.
+
+    Example:
+        >>> from gradproof import strategies
+        >>> strategy = strategies.arrays("float64[3,4]")
     """
     if framework not in FRAMEWORKS:
         known = ", ".join(FRAMEWORKS)

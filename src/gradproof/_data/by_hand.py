@@ -42,28 +42,41 @@ def by_hand(
     hessp: Callable[..., Any] | None = None,
     args: Sequence[Any] = (),
 ) -> ByHand:
-    """Join a function and its derivative, written by hand, for `check` in place of a function.
+    """Join a function and its hand-written derivative, for `check` in place of a function.
 
-    It can also be the `reference` of a function whose derivative is written by hand. No framework
-    is needed: the arrays are NumPy's, or PyTorch's or JAX's.
+    No framework is needed: arrays are NumPy's, or PyTorch's or JAX's. The gradient of a complex array follows <a, b> = Re sum conj(a) b.
 
     Args:
-        fn: called as ``fn(*inputs, *args)``.
-        vjp: the gradient J^T v of the inputs (of complex ones J^H v), called as
-            ``vjp(*inputs, v, *args)``. Several inputs or outputs are tuples.
-        jvp: the tangent J u, called as ``jvp(*inputs, u, *args)``.
-        jac: the matrix J, dense, sparse or an operator with `matvec` and `rmatvec`, or a function
-            of the inputs that returns it; True where `fn` returns its value and this.
-        grad: the gradient of a function with one real value; True likewise.
-        hess: the derivative of `grad`, ``hess(x, *args)``; of several values that of
-            x -> J^T v, ``hess(x, v, *args)``. It is checked, so that the order is at least 2,
-            against differences of the gradient, which `vjp`, `jac` or `grad` has to give.
-        hessp: its product with a vector, ``hessp(x, p, *args)``, of a function with one value.
-        args: further positional arguments of `fn` and of the functions above; not differentiated.
+        fn: called as ``fn(*inputs, *args)``; returns an array or several.
+        vjp: the product J^T v (J^H v for complex arrays), called as ``vjp(*inputs, v, *args)``,
+            where v has the shape of the output and the result that of the input. Several inputs or
+            outputs are tuples.
+        jvp: the product J u, called as ``jvp(*inputs, u, *args)``, where u has the shape of the
+            input and the result that of the output.
+        jac: the matrix J with a row for each entry of the output and a column for each of the
+            input: dense, sparse, or an operator with `matvec` and `rmatvec`; or a function of the
+            inputs that returns it; or True if `fn` returns its value and J.
+        grad: the gradient of a function with one real value, of the shape of the input, called as
+            ``grad(*inputs, *args)``; or True if `fn` returns its value and the gradient.
+        hess: the derivative of `grad`, called as ``hess(x, *args)``; for a function of several
+            values that of J^T v, called as ``hess(x, v, *args)``. It implies ``order=2``.
+        hessp: the product of `hess` with p, called as ``hessp(x, p, *args)``, for a function with
+            one value. Both are checked against differences of the first derivative, which `vjp`,
+            `jac` or `grad` has to give.
+        args: further positional arguments of all these functions, which are not differentiated.
+
+    Returns:
+        An object that `check`, `compare`, `assert_derivatives` and `Case` take for a function.
 
     Raises:
-        UsageError: no derivative is given, one would not be asked beside the others, or one is no
-            function.
+        UsageError: no derivative is given, one is not a function, or one would not be checked
+            because of another one.
+
+    Example:
+        >>> import numpy as np, gradproof
+        >>> sine = gradproof.by_hand(np.sin, vjp=lambda x, v: v * np.cos(x))
+        >>> str(gradproof.check(sine, np.linspace(0, 1, 4)).verdict)
+        'passed'
     """
     options.function("fn", fn)
     functions = {"vjp": vjp, "jvp": jvp, "hess": hess, "hessp": hessp}

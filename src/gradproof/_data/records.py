@@ -24,7 +24,7 @@ FORMS = ("txt", "json", "html")  # endings of files that a report can be written
 
 
 class Verdict(str, enum.Enum):
-    """What a check concluded."""
+    """What a check, or a report, concluded: passed, failed, inconclusive or skipped."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -37,13 +37,13 @@ class Verdict(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """One coordinate of a space, in the user's terms.
+    """One entry of an input or output.
 
     Attributes:
-        name: the argument's or output's name, `x`, `weight`, `params['a'][0]`.
-        slot: its position among the slots of its space.
-        index: multi-index of the entry in that array; `()` for a scalar.
-        part: "" or, for an entry with two real coordinates, "real" or "imag".
+        name: name of the argument or output, such as `x`, `weight` or `params['a'][0]`.
+        slot: position among the inputs or outputs, from 0.
+        index: multi-index of the entry in its array; `()` for a scalar.
+        part: "real" or "imag" of a complex entry, else "".
     """
 
     name: str
@@ -74,18 +74,18 @@ def round_up(part: float) -> float:
 
 @dataclass(frozen=True)
 class Finding:
-    """One located disagreement.
+    """One disagreement.
 
     Attributes:
-        check: name of the check that found it.
+        check: name of the check.
         message: one sentence: where, how much, how much was allowed.
-        kind: what disagrees: "entry", "layout", "dtype", ...; a word, the same for the same thing.
-        input: the input's place, or None where the finding concerns no single input.
-        output: the output's place, likewise.
-        claimed: what automatic differentiation says.
-        measured: what the oracle says.
+        kind: what disagrees, in one word: "entry", "layout", "dtype", ...
+        input: the `Place` in the input; None if no single input is concerned.
+        output: the `Place` in the output, likewise.
+        claimed: the derivative under test, in units of output per unit of input.
+        measured: the same by differences, or by a reference.
         error: error bar of `measured`.
-        allowed: how large the gap may be, the error bar included.
+        allowed: the largest gap that is accepted, the error bar included.
     """
 
     check: str
@@ -126,17 +126,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Kink:
-    """An entry of the Jacobian where the function is not differentiable.
+    """An entry of the Jacobian at which the function is not differentiable.
 
     Attributes:
         kind: "kink", "jump", "infinite slope", "domain boundary" or "differentiable once".
-        output: the output's place.
-        input: the input's place; None where the slopes are those along a random direction.
-        left: slope from the left; NaN where there is none, infinite where the slope is.
+        output: the `Place` in the output.
+        input: the `Place` in the input; None for a random direction.
+        left: slope from the left; NaN if there is none, infinite if the slope is.
         right: slope from the right, likewise.
-        claimed: what automatic differentiation says; NaN where it was not asked.
-        within: whether the claimed derivative lies between the slopes; where there are none,
-            whether it is a number.
+        claimed: the derivative under test; NaN if it was not needed.
+        within: whether `claimed` lies between the slopes; without slopes, whether it is a number.
         message: one sentence with all of this.
     """
 
@@ -155,12 +154,12 @@ class Statistic:
     """How far a derivative in few bits is from the exact one, in one respect.
 
     Attributes:
-        oracle: what the exact one comes from.
-        array: name of the input, or output, whose gradient, or tangent, it is.
+        oracle: the source of the exact derivative.
+        array: name of the input whose gradient, or output whose tangent, is compared.
         name: "slope", "row slope", "block slope", "mean", "rms", "worst entry", ...
-        value: deviation in units of `eps`, as a part of the exact derivative's size.
-        allowed: what honest arithmetic of that precision explains, in the same unit.
-        eps: spacing of the numbers of that precision at 1.
+        value: the deviation, relative to the size of the exact derivative, in units of `eps`.
+        allowed: what rounding explains, in the same unit.
+        eps: distance from 1 to the next number of the precision.
     """
 
     oracle: str
@@ -177,14 +176,14 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Cause:
-    """What kind of mistake explains the findings of a check.
+    """A kind of mistake that explains the findings of a check.
 
     Attributes:
-        name: one word or a few, the same for the same mistake: "factor", "sign", "transposed".
-        message: one sentence for people: "every entry is multiplied by 2".
-        evidence: the numbers behind it: "ratio 2.000000 +- 3e-09 over 64 entries".
-        advice: what to look at or try next; "" where there is nothing better than the message.
-        score: how much of what was measured it explains, from 0 to 1; causes are ranked by it.
+        name: the kind, such as "factor", "sign" or "transposed".
+        message: one sentence: "multiplied by 2".
+        evidence: the numbers that show it: "ratio 2.000000 +- 3e-09 over 64 entries".
+        advice: what to look at next; "" if there is nothing to add.
+        score: the part of the wrong entries that it explains, from 0 to 1.
     """
 
     name: str
@@ -196,13 +195,13 @@ class Cause:
 
 @dataclass(frozen=True)
 class Patch:
-    """A piece of a Jacobian around a wrong entry, for a picture; all tables are (row, column).
+    """A part of a Jacobian around a wrong entry, for a picture. Tables are indexed (row, column).
 
     Attributes:
-        outputs: the outputs of the rows, as people write them.
-        inputs: the inputs of the columns, likewise.
-        claimed: what automatic differentiation says.
-        measured: what the oracle says.
+        outputs: names of the rows.
+        inputs: names of the columns.
+        claimed: the derivative under test.
+        measured: the same by differences, or by a reference.
         error: error bars of `measured`.
         wrong: which entries are refuted.
     """
@@ -225,27 +224,26 @@ class Patch:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one check concluded, and at which cost.
+    """What one check found, and what it cost.
 
     Attributes:
-        name: the check's.
-        verdict: its conclusion.
+        name: name of the check.
+        verdict: its `Verdict`.
         summary: one line: what was verified, or why not.
-        findings: disagreements, largest first.
-        resolution: what passed is off by no more, in parts of the largest entry of a row (the
-            number after "verified to", which is left out from 1 on); NaN where the check measures
-            nothing.
-        calls: runs of the function, of its backward ("vjp") and of forward mode ("jvp").
+        findings: disagreements, the largest first.
+        resolution: bound on the relative error of what passed, as part of the largest entry of a
+            row (the number after "verified to"); NaN if the check measures nothing.
+        calls: runs of the function ("function"), the backward ("vjp") and forward mode ("jvp").
         seconds: wall time.
         notes: remarks that do not change the verdict.
         kinks: entries at which the function is not differentiable.
-        oracle: what the claims were held against; "" where they were compared with each other.
-        statistics: of the derivative in few bits against that of the oracle.
-        where: the wrong entries as people say it, "the last 3 of 67 rows"; "" where nothing fits.
-        causes: kinds of mistake that explain the findings, the likeliest first.
+        oracle: what the claims were compared with; "" if with each other.
+        statistics: deviations in few bits, with their limits.
+        where: all wrong entries in words, "the last 3 of 67 rows"; "" if no description fits.
+        causes: kinds of mistake that explain the findings, the most likely first.
         patch: the Jacobian around the first finding, for a picture.
-        evidence: numbers that a failing check leaves for its explanation, which drops them; None
-            in a report. It is neither compared nor printed nor written.
+        evidence: numbers for the explanation of a failure; None in a finished report. It is not
+            compared, printed or saved.
     """
 
     name: str
@@ -267,21 +265,20 @@ class CheckResult:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Everything a run found. False only if a derivative was refuted.
+    """Everything that a run found. It is false only if a derivative was refuted.
 
-    `str` and `repr` are the text for people: of a pass at most 8 lines, which `details()` has in
-    full. Iterating gives the checks, `report["backward"]` is the one of that name.
+    `str` and `repr` are the text; `details()` is the complete text. Iterating yields the results of
+    the checks, and ``report["backward"]`` is the result of one of them.
 
     Attributes:
-        target: the function's name.
-        inputs: one line per checked input: name, dtype, shape.
-        outputs: likewise for the outputs.
-        checks: one result per check that was asked for, in order.
-        calls: calls by kind, all checks and the set-up together. "function" counts every run of
-            the user's function, "vjp" every run of its backward.
-        seconds: wall time of the whole run.
-        seed: of the probes; the same seed gives the same report.
-        repeat: a line of Python or of a shell that repeats the run; "" where none is known.
+        target: name of the function.
+        inputs: one line for each input: name, dtype, shape.
+        outputs: one line for each output.
+        checks: one `CheckResult` for each check, in order.
+        calls: calls by kind, of all checks and the set-up.
+        seconds: wall time of the run.
+        seed: seed of the probes. The same seed gives the same report.
+        repeat: a line of Python or of a shell that repeats the run; "" if none is known.
     """
 
     target: str
@@ -301,8 +298,7 @@ class Report:
     def verdict(self) -> Verdict:
         """Failed if any check failed, else inconclusive if any was, else passed if any did.
 
-        Where every mode of differentiation that was asked for is skipped, of the first order and of
-        higher ones, no derivative has been looked at, whatever the other checks say: skipped.
+        It is skipped if every check that looks at a derivative was skipped.
         """
         found = {result.verdict for result in self.checks}
         derivatives = {row.name for row in checks.TABLE if row.derivative}
@@ -339,7 +335,7 @@ class Report:
         return len(self.checks)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report in plain dicts, lists, strings and numbers: what `save("report.json")` writes.
+        """The report as dicts, lists, strings and numbers, as `save("report.json")` writes them.
 
         Numbers that are not finite are the strings "nan", "inf" and "-inf".
         """
@@ -350,7 +346,7 @@ class Report:
         return self._render_as("txt")
 
     def details(self) -> str:
-        """The text with what every check found, and why others did not run, however long it is."""
+        """The complete text, with what every check found and why others did not run."""
         return self._render_as("details")
 
     def _repr_html_(self) -> str:
@@ -358,18 +354,17 @@ class Report:
         return self._render_as("notebook")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report to a file, in the form that its ending names.
+        """Write the report to a file, in the format that its ending names.
 
         Args:
-            path: ending in `.txt` (the text), `.json` (for programs: the attributes of these
-                records by their names) or `.html` (one page with pictures, which needs nothing
-                else; the extra `report` draws it).
+            path: ending in `.txt` (the text), `.json` (for programs) or `.html` (one page with
+                pictures, which needs the extra `report`).
 
         Returns:
-            The path. A file that was there is replaced when the new one is whole.
+            The path. An existing file is replaced when the new one is complete.
 
         Raises:
-            UsageError: another ending; a file that can't be written; Jinja2 is missing.
+            UsageError: another ending, a file that cannot be written, or a missing package.
         """
         form = files.form_of(path, "path", FORMS)
         files.write(path, self._render_as(form).rstrip("\n") + "\n", "path")

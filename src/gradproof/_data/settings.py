@@ -64,21 +64,27 @@ def share_of(left: float, among: int = 2) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Rarely used options of `check`: ``check(fn, x, settings=Settings(masked=True))``.
+    """Options of `check` that are rarely needed.
 
     Attributes:
-        oracles: what the claims are held against where the arrays have less than double
-            precision, in this order: "double", the same function on double precision arrays,
-            believed if it really computes in them; "reference"; "native", differences in the
-            precision of the arrays.
-        accumulate: "float32" or "float64" for a function that rounds only what it returns to the
-            dtype of its arrays, and computes in this: less is then explained by rounding.
-        masked: sparse inputs vary in their specified entries only.
-        full_jacobian: number of input coordinates up to which a suspicion, or a doubt, is
-            settled by measuring every column.
+        oracles: where exact derivatives come from below double precision, in order of preference:
+            "double", the same function on double precision arrays; "reference", the argument
+            `reference`; "native", differences in the precision of the arrays.
+        accumulate: "float32" or "float64" if the function computes in this format and rounds only
+            its results to the dtype of its arrays. Less is then explained by rounding.
+        masked: True if only the specified entries of sparse inputs vary.
+        full_jacobian: number of input entries up to which a Jacobian in doubt is measured entry by
+            entry, at about six calls for each input entry.
 
     Raises:
-        UsageError: an attribute is not of its kind.
+        UsageError: an attribute is of another kind.
+
+    Example:
+        >>> import torch, gradproof
+        >>> x = torch.tensor([0.3, -0.7], requires_grad=True)
+        >>> settings = gradproof.Settings(oracles=["native"])
+        >>> bool(gradproof.check(torch.sin, x, settings=settings))
+        True
     """
 
     oracles: Sequence[str] = ORACLES

@@ -65,59 +65,59 @@ def check(
     names: Sequence[str] | None = None,
     settings: Settings | None = None,
 ) -> Report:
-    """Prove or refute the derivatives of a function at a point.
+    """Check the derivatives of a function at a point.
 
-    Every derivative that the framework claims for `fn` at `inputs` is compared with what
-    differences measure, with an error bar, and with every other claim it must agree with. An
-    entry of the Jacobian is wrong when
-    ``|claimed - measured| > error bar + atol + rtol * |measured|``.
+    Each derivative that the framework claims for `fn` at `inputs` is compared with slopes that are
+    measured from values of `fn`, and with every other claim that it must agree with. An entry of
+    the Jacobian is wrong if ``|claimed - measured| > error bar + atol + rtol * |measured|``.
 
     Args:
-        fn: function of arrays that returns an array, or a container of arrays; or the name of an
-            operator of torch.library, "mylib::op"; or `by_hand(fn, vjp=...)`, a function whose
-            derivative is written by hand.
-        inputs: a tuple or list of positional arguments; anything else, a dict too, is the one
-            argument.
-            Floating or complex arrays marked as differentiable are checked.
-        kwargs: keyword arguments, checked likewise.
-        checks: names of checks; all where None. docs/checks.md lists them, with an example each.
-        order: highest order of derivative, 1, 2 (in every pair of modes) or 3; 1 where None.
-        transforms: True to hold every AD transform of the function against its derivative:
-            functional ones, the compiler, checkpoints, saved-tensor hooks; or the names of some.
-            It takes seconds, since it compiles.
-        sweep: also check at other arguments: zeros, ties, signs, large and small values, other
-            sizes, bools the other way round. What the function does not take, by raising or by
-            NaN, is no fault. `budget` and `budget_seconds` hold for the whole sweep.
-        rtol: relative tolerance on an entry; where None, 1e-6 in double and 1e-3 in single
+        fn: a function of arrays that returns an array or a container of arrays; or the name of an
+            operator of torch.library, "mylib::op"; or ``by_hand(fn, vjp=...)``.
+        inputs: a tuple or list of positional arguments; anything else, also a dict, is the only
+            argument. Floating point and complex arrays are differentiated, of PyTorch those that
+            require grad, of any shape. Parameters and captured tensors of `fn` are inputs too.
+        kwargs: keyword arguments, treated in the same way.
+        checks: names of checks, such as ["backward", "linearity"]; None runs all that need no
+            option. docs/checks.md lists them.
+        order: highest order of the derivatives, 1 (where None), 2 or 3.
+        transforms: True compares the derivative under torch.func, the compiler, checkpoints and
+            saved-tensor hooks; a list of names selects some. Compiling takes seconds.
+        sweep: True also checks at other inputs, made from the given ones: zeros, ties, signs, large
+            and small values, other sizes, booleans reversed. An input for which `fn` raises or is
+            not finite is left out.
+        rtol: relative tolerance of an entry; where None, 1e-6 in double and 1e-3 in single
             precision.
-        atol: absolute tolerance on an entry, in units of output per unit of input. It excuses a
-            gap; it never certifies a pass. 0 where None.
-        seed: of the random probes. A fresh one where None; the report records it.
-        budget: calls of function and backward together; 100,000 where None. What is undecided
-            when it is spent is inconclusive, with that reason.
-        budget_seconds: wall time, likewise; looked at before each call, so that a single long
-            call is not cut short. No limit where None.
-        reference: a function with the same arguments and the same value, in plain operations of
-            the same framework. It is run in double precision on the same numbers; its own
-            derivative is verified by differences before it is believed. Where the derivative of
-            `fn` is written by hand, so is that of the reference: `by_hand` again.
-        trusted: True where the derivative of the reference is right by definition, and need not
-            be that of its value: a straight-through estimator, a clipped gradient. Nothing is
-            then measured; the claims are held against the reference, in every precision.
-        wrt: which differentiable inputs are checked; all where None. A name as in the report, a
-            pattern with `*` and `?`, the name of a container or of a layer, the position of an
-            argument, or a sequence of these. The others stay as they are.
-        domain: limits that the inputs keep when they are moved: a pair (low, high) for all of
-            them, None being an open end, or a dict from names of inputs to such pairs. Entries
-            on a limit are not tested, and the report says so.
-        names: of the differentiable inputs, in order, for the report.
-        settings: rarely used options.
+        atol: absolute tolerance of an entry, in units of output per unit of input; 0 where None.
+        seed: seed of the random probes, 0 <= seed < 2**64; None draws one, which the report shows.
+        budget: most calls of function and backward together; 100,000 where None. What is undecided
+            then is inconclusive. A sweep shares it.
+        budget_seconds: the same in seconds of wall time. It is looked at before each call.
+        reference: a function with the same arguments and value, in plain operations of the same
+            framework. It runs in double precision, and its own derivative is verified first. For a
+            derivative written by hand it is ``by_hand(...)`` too.
+        trusted: True if the derivative of `reference` is right by definition, even if it does not
+            belong to its value (a straight-through estimator, a clipped gradient). Claims are then
+            compared with the reference alone.
+        wrt: which inputs are checked, all where None: a name of the report, a pattern with `*` and
+            `?`, the name of a container or layer, the position of an argument, or a list of these.
+        domain: limits that inputs must stay within: a pair (low, high) for all, None being an open
+            end, or a dict from names to pairs. Entries on a limit are not tested.
+        names: names of the differentiable inputs for the report, in order.
+        settings: a `Settings` with options that are rarely needed.
 
     Returns:
-        The report. False only if a derivative was refuted; `verdict`, `findings`, `str()`.
+        A `Report`. It is false only if a derivative was refuted.
 
     Raises:
-        UsageError: a ValueError: the check cannot start with these arguments.
+        UsageError: a ValueError that names the argument and says what was expected.
+
+    Example:
+        >>> import torch, gradproof
+        >>> x = torch.linspace(-1, 1, 6, dtype=torch.float64, requires_grad=True)
+        >>> report = gradproof.check(torch.tanh, (x,), seed=0)
+        >>> str(report.verdict)
+        'passed'
     """
     given = {
         "checks": checks, "order": order, "transforms": transforms, "sweep": sweep, "rtol": rtol,
@@ -142,30 +142,35 @@ def compare(
     kwargs: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Report:
-    """Hold one implementation against another: value, gradients, second order where asked.
+    """Compare two implementations: values, gradients and, on request, second derivatives.
 
-    Both are run on the same numbers, `eager` in double precision. Each statistic of the difference
-    stands beside what honest rounding explains: the same of runs of `eager` in which every
-    operation is rounded at random to the precision of `fused`. These are the checks "value",
-    "backward", "forward", "linearity" and "second_point" of `check`, with `eager` as the only
-    oracle.
+    Both run on the same numbers, `eager` in double precision. Each statistic of the difference is
+    compared with the same statistic of runs of `eager` in which every operation is rounded at
+    random to the precision of `fused`. The checks are "value", "backward", "forward", "linearity"
+    and "second_point", with `eager` as the only reference.
 
     Args:
-        fused: function under test, as for `check`.
-        eager: function with the same arguments and the same value, in plain operations of the
-            same framework. Its own derivative is first verified by differences.
+        fused: the function under test, as for `check`.
+        eager: a function with the same arguments and value, in plain operations of the same
+            framework. Its own derivative is verified by differences first.
         inputs, kwargs: as for `check`.
-        **options: as for `check`: `rtol`, `checks`, `wrt`, `seed`, `budget`, ... Of these
-            `order=2` compares the double backwards too, `trusted=True` believes `eager` as it is,
-            a definition such as a straight-through estimator or a clipped gradient, and
-            `settings=Settings(accumulate=...)` says in what `fused` computes where it rounds only
-            what it returns.
+        **options: as for `check`. ``order=2`` also compares double backwards, ``trusted=True``
+            takes the derivative of `eager` for right by definition, ``rtol`` is added to every
+            limit, and ``settings=Settings(accumulate="float32")`` says that `fused` computes in
+            float32 and rounds only its results.
 
     Returns:
-        The report; `report.statistics` holds every statistic with what it was allowed.
+        A `Report`; ``report["backward"].statistics`` has every statistic and its limit.
 
     Raises:
-        UsageError: a ValueError: the comparison cannot start with these arguments.
+        UsageError: a ValueError that names the argument and says what was expected.
+
+    Example:
+        >>> import torch, gradproof
+        >>> x = torch.linspace(-1, 1, 6, requires_grad=True)
+        >>> report = gradproof.compare(torch.nn.functional.silu, lambda x: x * x.sigmoid(), (x,))
+        >>> bool(report)
+        True
     """
     if eager is None:
         raise UsageError("eager: expected a function, got None")

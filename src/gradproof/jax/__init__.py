@@ -1,7 +1,7 @@
-"""JAX's check_grads, check_jvp and check_vjp: the same arguments, verdicts entry by entry.
+"""JAX's check_grads, check_jvp and check_vjp with the same arguments.
 
-`from gradproof.jax import check_grads` in place of `from jax.test_util import check_grads`.
-`docs/jax.md` lists every difference from JAX's own.
+`from gradproof.jax import check_grads` replaces `from jax.test_util import check_grads`.
+`docs/jax.md` lists the differences from JAX.
 """
 
 from __future__ import annotations
@@ -77,25 +77,29 @@ def check_grads(
     rtol: Tolerance = None,
     eps: float | None = None,
 ) -> None:
-    """Check the derivatives that JAX claims for `f` at `args`, up to an order, entry by entry.
+    """Check derivatives up to an order, with the arguments of `jax.test_util.check_grads`.
 
-    An entry of a Jacobian is wrong when it differs from the measured one by more than
-    ``atol + rtol * |measured|`` and the error bar of the measurement, whatever the size of the
-    arrays.
+    An entry of a Jacobian is wrong if it differs from the measured one by more than
+    ``atol + rtol * |measured|`` and the error bar of the measurement, whatever the size.
 
     Args:
-        f: function of pytrees that returns a pytree of arrays.
-        args: its positional arguments; arrays and Python numbers that are floating or complex
-            are differentiated.
-        order: highest order of derivatives; those of every mode of every mode are checked.
-        modes: of "fwd" (`jax.jvp`) and "rev" (`jax.vjp`).
-        atol: absolute tolerance on an entry; None means 0.
-        rtol: relative tolerance, likewise; None chooses by the precision of the oracle.
-        eps: largest perturbation of an entry; None means "choose".
+        f: a function of pytrees that returns a pytree of arrays.
+        args: its positional arguments, of any shapes. Floating point and complex arrays and Python
+            numbers are differentiated.
+        order: highest order of the derivatives; each mode of each mode is checked.
+        modes: some of "fwd" (`jax.jvp`) and "rev" (`jax.vjp`), or one.
+        atol: absolute tolerance of an entry, in units of output per unit of input; None is 0.
+        rtol: relative tolerance, likewise; None is 1e-6 where double precision decides.
+        eps: the largest step, in units of the input; None lets gradproof choose.
 
     Raises:
-        AssertionError: a derivative is wrong; a `DerivativeError` with `.report`.
-        ValueError: there is nothing to differentiate, or a mode is none of the above.
+        AssertionError: a derivative is wrong; a `DerivativeError`, whose `report` is the report.
+        ValueError: nothing can be differentiated, or a mode does not exist.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from gradproof.jax import check_grads
+        >>> check_grads(jnp.sin, (jnp.ones(3),), order=2)
     """
     __tracebackhide__ = True
     asked = options.strings("modes", (modes,) if isinstance(modes, str) else modes)
@@ -116,15 +120,20 @@ def check_jvp(
     eps: float = _EPS,
     err_msg: str = "",
 ) -> None:
-    """Check that `f_jvp` calculates what ``functools.partial(jax.jvp, f)`` does.
+    """Check that `f_jvp` computes the JVP of `f`, with the arguments of `jax.test_util.check_jvp`.
 
     Args:
-        f, args, atol, rtol, eps: as for `check_grads`; the default of `eps` means "choose".
-        f_jvp: (primals, tangents) -> (outputs, tangents of the outputs).
-        err_msg: begins the message.
+        f, args, atol, rtol, eps: as for `check_grads`; the default of `eps` lets gradproof choose.
+        f_jvp: a function of (primals, tangents) that returns (outputs, tangents of the outputs).
+        err_msg: text before the message.
 
     Raises:
         AssertionError: a tangent is wrong, or the outputs are not those of `f`.
+
+    Example:
+        >>> import functools, jax, jax.numpy as jnp
+        >>> from gradproof.jax import check_jvp
+        >>> check_jvp(jnp.sin, functools.partial(jax.jvp, jnp.sin), (jnp.ones(3),))
     """
     __tracebackhide__ = True
 
@@ -153,14 +162,20 @@ def check_vjp(
     eps: float = _EPS,
     err_msg: str = "",
 ) -> None:
-    """Check that `f_vjp` calculates what ``functools.partial(jax.vjp, f)`` does.
+    """Check that `f_vjp` computes the VJP of `f`, with the arguments of `jax.test_util.check_vjp`.
 
     Args:
         f, args, atol, rtol, eps, err_msg: as for `check_jvp`.
-        f_vjp: args -> (outputs, function of cotangents that returns gradients, as `jax.vjp`'s).
+        f_vjp: a function of the arguments that returns (outputs, function from cotangents to
+            gradients), as `jax.vjp` does.
 
     Raises:
         AssertionError: a gradient is wrong, or the outputs are not those of `f`.
+
+    Example:
+        >>> import functools, jax, jax.numpy as jnp
+        >>> from gradproof.jax import check_vjp
+        >>> check_vjp(jnp.sin, functools.partial(jax.vjp, jnp.sin), (jnp.ones(3),))
     """
     __tracebackhide__ = True
 

@@ -1,8 +1,8 @@
-"""PyTorch's gradcheck and its relatives: the same arguments, entry-wise verdicts, better messages.
+"""PyTorch's gradcheck and gradgradcheck with the same arguments, and recording of a run.
 
     from gradproof.torch import gradcheck, gradgradcheck
 
-`docs/torch.md` lists every difference from PyTorch's own.
+`docs/torch.md` lists the differences from PyTorch.
 """
 
 from __future__ import annotations
@@ -100,39 +100,47 @@ def gradcheck(
     masked: bool | None = None,
     inconclusive: str | None = None,
 ) -> bool:
-    """Check the derivative that autograd claims for `func` at `inputs`, entry by entry.
+    """Check the derivative of `func` at `inputs`, with the arguments of `torch.autograd.gradcheck`.
 
-    An entry of the Jacobian is wrong when it differs from the measured one by more than
+    An entry of the Jacobian is wrong if it differs from the measured one by more than
     ``atol + rtol * |measured|`` and the error bar of the measurement.
 
     Args:
-        func: takes tensors and other values, returns a tensor or a tuple or list of them.
-        inputs: one argument, or a tuple or list of them; those that require grad are checked.
-        eps: largest perturbation of an input; the default means "choose".
-        atol: absolute tolerance on an entry.
-        rtol: relative tolerance on an entry.
-        raise_exception: False returns False where a derivative is wrong.
-        nondet_tol: how far two runs of the same backward may lie apart.
-        check_undefined_grad: undefined gradients must act as zeros.
+        func: a function of tensors and other values that returns a tensor, or a tuple or list of
+            tensors.
+        inputs: one argument, or a tuple or list of arguments; tensors that require grad are
+            checked, of any shape.
+        eps: the largest step, in units of the input; the default lets gradproof choose.
+        atol: absolute tolerance of an entry, in units of output per unit of input.
+        rtol: relative tolerance of an entry.
+        raise_exception: False returns False if a derivative is wrong.
+        nondet_tol: largest difference between two runs of the same backward.
+        check_undefined_grad: undefined gradients must mean zero.
         check_grad_dtypes: forward mode must keep real outputs real and complex ones complex.
-        check_batched_grad: vmap over the backward must equal a loop over it.
-        check_batched_forward_grad: vmap over forward mode must equal a loop over it.
+        check_batched_grad: vmap of the backward must agree with a loop.
+        check_batched_forward_grad: vmap of forward mode must agree with a loop.
         check_forward_ad: check forward mode.
         check_backward_ad: check reverse mode.
-        fast_mode: accepted and without effect: every run is fast, and none is less strict.
-        masked: perturb only the specified entries of sparse inputs; the others' gradients must
-            be zero.
-        inconclusive: not PyTorch's: what an undecided check does, "error", "warn" or "ignore";
-            None as for `gradproof.assert_derivatives`.
+        fast_mode: accepted without effect: the number of calls never grows with the size, and the
+            verdict is that of PyTorch's slow mode.
+        masked: only the specified entries of sparse inputs vary; other gradients must be zero.
+        inconclusive: what to do if something is undecided, "error", "warn" or "ignore"; None as
+            for `gradproof.assert_derivatives`. PyTorch does not have this argument.
 
     Returns:
-        True, with a `DerivativeWarning` where something stayed undecided.
+        True, with a `DerivativeWarning` if something is undecided; False as `raise_exception` says.
 
     Raises:
-        GradcheckError: a derivative is wrong; `.report` holds what was found.
-        AssertionError: the options contradict each other.
-        ValueError: no input requires grad, one is an MKLDNN tensor, or an output is sparse.
+        GradcheckError: a derivative is wrong; `report` is the report.
+        AssertionError: options contradict each other.
+        ValueError: no input requires grad, or an output is sparse or mkldnn.
         RuntimeError: an input overlaps itself in memory.
+
+    Example:
+        >>> import torch
+        >>> from gradproof.torch import gradcheck
+        >>> gradcheck(torch.sin, torch.ones(3, dtype=torch.float64, requires_grad=True))
+        True
     """
     __tracebackhide__ = True
     del fast_mode
@@ -179,24 +187,32 @@ def gradgradcheck(
     masked: bool = False,
     inconclusive: str | None = None,
 ) -> bool:
-    """Check the derivative of the backward of `func` with respect to `inputs` and `grad_outputs`.
+    """Check second derivatives, with the arguments of `torch.autograd.gradgradcheck`.
+
+    The backward of `func` is differentiated with respect to `inputs` and `grad_outputs`.
 
     Args:
-        func: as for `gradcheck`; its backward must itself be differentiable.
-        grad_outputs: cotangents, one per output that requires grad; None draws them uniformly
-            from [-1, 1), without touching the global random state.
-        gen_non_contig_grad_outputs: the cotangents drawn are not contiguous.
+        func: as for `gradcheck`; its backward must be differentiable.
+        grad_outputs: cotangents, one for each output that requires grad, of its shape; None draws
+            them from [-1, 1), without changing the global random state.
+        gen_non_contig_grad_outputs: drawn cotangents are not contiguous.
         check_fwd_over_rev: check forward mode of the backward.
         check_rev_over_rev: check reverse mode of the backward.
         inputs, eps, atol, rtol, raise_exception, nondet_tol: as for `gradcheck`.
-        check_undefined_grad, check_grad_dtypes, check_batched_grad: likewise.
-        fast_mode, masked, inconclusive: likewise.
+        check_undefined_grad, check_grad_dtypes, check_batched_grad: as for `gradcheck`.
+        fast_mode, masked, inconclusive: as for `gradcheck`.
 
     Returns:
         As `gradcheck`.
 
     Raises:
         GradcheckError: a second derivative is wrong; otherwise as `gradcheck`.
+
+    Example:
+        >>> import torch
+        >>> from gradproof.torch import gradgradcheck
+        >>> gradgradcheck(torch.sin, torch.ones(3, dtype=torch.float64, requires_grad=True))
+        True
     """
     __tracebackhide__ = True
     del fast_mode

@@ -90,10 +90,10 @@ def _reverse_checks(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class Seen:
-    """What a run met; `check()` says whether their derivatives are right.
+    """The custom derivatives that a recorded block called.
 
     Attributes:
-        met: the distinct ones, by function and the kinds of their arrays, in the order met.
+        met: the distinct ones, by function and kind of arguments, in the order of their first call.
     """
 
     def __init__(self, largest: int) -> None:
@@ -117,19 +117,18 @@ class Seen:
         total_seconds: float | None = None,
         **options: Any,
     ) -> SurveyReport:
-        """Check each distinct one by itself, at the inputs that it met.
+        """Check each recorded derivative by itself, at the inputs of its first call.
 
         Args:
-            seed: of the probes.
-            total_seconds: time for all together, of which each gets an equal part.
-            **options: of each, as for `gradproof.check`: `budget`, `checks`, ...
+            seed: seed of the probes.
+            total_seconds: time for all together; each gets an equal part.
+            **options: keywords of `gradproof.check`, for each.
 
         Returns:
-            A report of all, the worst first: `print` it, `.save("report.html")`, `.reports`. What
-            was seen and not recorded is among its errors.
+            A `SurveyReport`, the worst first. Derivatives that were not recorded are its errors.
 
         Raises:
-            UsageError: nothing was met; the run is still being recorded.
+            UsageError: nothing was recorded, or the block has not ended.
         """
         from gradproof._survey import CaseResult, SurveyReport, survey
 
@@ -227,19 +226,32 @@ def _severity(result: CaseResult) -> int:
 
 @contextmanager
 def record(*, largest: int = LARGEST) -> Iterator[Seen]:
-    """Note every custom autograd Function and operator of torch.library that a block meets.
+    """Note every custom autograd Function and every operator of torch.library that a block calls.
 
-    Each is noted with the arrays of its first call (shape, dtype, strides, a copy), once for each
-    kind of arrays, and with the line that called it; in every thread. The numbers, the graph and
-    the random state of the program stay as they are, and what is patched in PyTorch is put back,
-    also where the block raises.
+    Each is noted once for every kind of arguments, with a copy of its arrays and the line of the
+    call, in every thread. Numbers, graph and random state of the program do not change. PyTorch is
+    as before when the block ends, also after an exception.
 
     Args:
-        largest: entries up to which an array is copied; a call with a larger one is named, and not
-            checked.
+        largest: most entries of an array that is copied. A call with a larger one is named, and
+            not checked.
 
     Yields:
-        What is met; after the block, `seen.check()` checks each by itself.
+        A `Seen`. After the block ``seen.check()`` checks each derivative.
+
+    Example:
+        >>> import torch, gradproof.torch
+        >>> class Double(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return 2 * x
+        ...     @staticmethod
+        ...     def backward(ctx, grad_output):
+        ...         return 2 * grad_output
+        >>> with gradproof.torch.record() as seen:
+        ...     y = Double.apply(torch.ones(3, requires_grad=True))
+        >>> [str(report.verdict) for report in seen.check().reports.values()]
+        ['passed']
     """
     seen = Seen(largest)
     with ExitStack() as stack:

@@ -55,41 +55,41 @@ def check(
     budget: int | None = None,
     budget_seconds: float | None = None,
 ) -> Report:
-    """Prove or refute the derivative of a function that spans ranks.
+    """Check the derivative of a function that spans ranks.
 
     It is called on every rank of the group, like a collective, and returns the same report on all.
-    The function is the whole: its inputs are those of all ranks together, its outputs likewise,
-    and each rank's backward gets the cotangents of that rank's outputs. Places in the report name
-    the rank: "rank 1, weight[3]".
+    Inputs and outputs are those of all ranks together. The backward of each rank receives the
+    cotangents of its own outputs. Places in the report name the rank: "rank 1, weight[3]".
 
     Args:
-        fn: collective; takes and returns tensors of this rank, or DTensors. Parameters that it
-            reads from elsewhere, as a layer does, are inputs too.
+        fn: a collective function of tensors of this rank, or of DTensors. Parameters and captured
+            tensors are inputs too.
         inputs, kwargs: as for `gradproof.check`, of this rank.
-        group: process group whose ranks take part; all ranks where None.
+        group: the process group; None for all ranks.
         placements: for plain tensors, a dict from names of inputs and outputs (patterns with `*`)
             to `Replicate()`, `Shard(dim)` or `Partial()` of `torch.distributed.tensor`. A
-            replicated input is moved on all ranks at once, and each rank must hold its whole
-            gradient; a replicated output counts once; a partial one is the sum over the ranks.
-            What is not named is each rank's own, as with `Shard`. DTensors bring their own
-            placements.
+            replicated input is one array, whose whole gradient every rank must return. A
+            replicated output counts once. A partial array is a term of a sum over the ranks. Other
+            arrays belong to their rank, as with `Shard`. DTensors have their own placements.
         wrt, rtol, atol: as for `gradproof.check`.
-        checks: names from `CHECKS`: of the first order, in reverse mode.
-        seed: of the probes of all ranks; that of the first rank where None.
-        budget: calls of each rank, as for `gradproof.check`.
-        budget_seconds: as for `gradproof.check`, by the clock of the first rank; and how long a
-            rank waits for another, a minute where None.
+        checks: names from `CHECKS`, which are of first order in reverse mode; all where None.
+        seed: seed of the probes of all ranks; that of the first rank where None.
+        budget: most calls on each rank, as for `gradproof.check`.
+        budget_seconds: as for `gradproof.check`, by the clock of the first rank. It is also how
+            long a rank waits for another one, a minute where None.
 
     Returns:
-        The report, the same on every rank.
+        The `Report`, the same on every rank.
 
     Raises:
-        UsageError: the check cannot start: no process group, ranks that do not come, or that were
-            given other shapes, dtypes or arguments, or a layer of DistributedDataParallel or
-            fully_shard. The same sentence on every rank.
-        RuntimeError: the function raised at the point on some rank, or called other collectives
-            there; which one, on every rank.
+        UsageError: no process group, missing ranks, different arguments on the ranks, or a
+            layer of `DistributedDataParallel` or `fully_shard`. The sentence is the same on every rank.
+        RuntimeError: at the point the function raised on a rank, or the ranks called different
+            collectives. The message names the rank on every rank.
         TimeoutError: a rank did not come back.
+
+    Example:
+        ``torchrun --nproc-per-node 2 examples/column_parallel.py`` shows one.
     """
     patience = options.kind_or_none(options.positive_number)("budget_seconds", budget_seconds)
     ranks = Ranks(group, patience)
