@@ -463,6 +463,16 @@ def test_captured_parameters_are_restored_when_the_function_raises():
     assert torch.equal(x, before)
 
 
+KEPT: dict[str, torch.Tensor] = {}
+
+
+def test_an_argument_that_is_read_where_it_cannot_be_exchanged_is_refused():
+    KEPT["x"] = tensor(3)
+    with pytest.raises(UsageError, match=r"reads input 0 not from its arguments.*let it use its"):
+        build(lambda *_: KEPT["x"].sin(), (KEPT["x"],))
+    assert build(lambda x: KEPT["x"].sin() * x, (KEPT["x"],)).domain.size == 3
+
+
 def test_an_unused_input_has_derivative_zero_and_is_not_captured():
     target = build(lambda x, y: x * 2, (tensor(2), tensor(2, seed=1)))
     np.testing.assert_array_equal(target.vjp(np.ones(2)), [2, 2, 0, 0])
