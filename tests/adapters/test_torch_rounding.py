@@ -25,7 +25,7 @@ every_format = pytest.mark.parametrize("dtype", FORMATS, ids=lambda dtype: str(d
 
 def rounding(dtype, seed=0, given=()):
     unit, normal = FORMATS[dtype]
-    return Rounding(unit, 2 * unit * normal, seed).active(given)
+    return Rounding(unit, 2 * unit * normal, seed).entered_with(given)
 
 
 def tensor(*shape, dtype=DOUBLE, seed=0):
@@ -80,7 +80,7 @@ def test_an_honest_run_draws_once_for_each_operation(monkeypatch, pull):
 
 def test_what_moves_numbers_rounds_none():
     x = tensor(4, 5)
-    with rounding(torch.float32).active([x]):
+    with rounding(torch.float32).entered_with([x]):
         moved = [x.clone(), torch.cat((x, x)), torch.stack((x, x)), x.flip(0), x.repeat(2, 1)]
         moved += [x[torch.tensor([1, 0])], x.gather(0, torch.zeros(1, 5, dtype=torch.long))]
         moved += [x.mT.reshape(-1), x.roll(1)]
@@ -96,7 +96,7 @@ def test_a_rounding_is_to_a_neighbour_whatever_the_bits_of_a_tensor(sign):
     x = sign * torch.tensor([1.1, 3.0, 2.0**-140 * 1.1, 0.0, math.inf, 1e300], dtype=DOUBLE)
     views = [x, torch._neg_view(-x), torch.stack((x, x), 1)[:, 0]]
     for view in views:
-        with rounding(torch.float32).active([view]):
+        with rounding(torch.float32).entered_with([view]):
             got = view + 0
         assert in_format(got[:5], torch.float32)
         assert torch.equal(got[[1, 3, 4]], x[[1, 3, 4]])
