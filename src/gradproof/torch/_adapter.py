@@ -23,6 +23,7 @@ from gradproof._maps.contract import (
     Transform,
     Unsupported,
 )
+from gradproof.errors import UsageError
 from gradproof.torch import _layouts as torch_layouts
 from gradproof.torch import _shared_runs
 from gradproof.torch import _transforms as transforms
@@ -31,7 +32,7 @@ from gradproof.torch._call import Call
 from gradproof.torch._forward import Forward
 from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph
-from gradproof.torch._graph_contents import coarsest_unit
+from gradproof.torch._graph_contents import coarsest_unit, leaf_ids_near
 from gradproof.torch._in_double import InDouble, tensor_in_double, value_in_double
 from gradproof.torch._non_differentiable import non_differentiable_outputs
 from gradproof.torch._notes import notes
@@ -58,13 +59,32 @@ def build(
     Tensors that the function reads from elsewhere, as a module its parameters, are inputs too
     where they are to be `captured`.
 
-    UsageError where no input requires grad, one has NaN, overlapping or invalid entries, or fn
-    returns no tensor or one that is not strided.
+    UsageError where no input requires grad, one has NaN, overlapping or invalid entries, fn reads
+    one from a place where it cannot be exchanged, or returns no tensor or one that is not strided.
     """
     wrt = ARGUMENTS if wrt is None and not captured else wrt
     choice = Choice(names, wrt, masked, captures=True)
     arguments = Arguments(fn, inputs, dict(kwargs or {}), choice)
-    return TorchMap(Call(fn, arguments))
+    built = TorchMap(Call(fn, arguments))
+    try:
+        _refuse_arguments_read_elsewhere(built.graph)
+    except BaseException:
+        built.close()
+        raise
+    return built
+
+
+def _refuse_arguments_read_elsewhere(graph: Graph) -> None:
+    """UsageError where the function uses the user's own tensor, and not what it was handed."""
+    leaf_ids = leaf_ids_near(graph.roots)
+    for place, (tensor, leaf) in enumerate(zip(graph.tensors, graph.inputs.leaves, strict=True)):
+        if place in graph.call.arguments.optional or id(tensor) in leaf_ids:
+            continue
+        if id(leaf.original) in leaf_ids:
+            raise UsageError(
+                f"{graph.call.name} reads {leaf.slot.name} not from its arguments, but from where "
+                "it cannot be exchanged, as a container among the globals; let it use its argument"
+            )
 
 
 class TorchMap(DifferentiableMap):

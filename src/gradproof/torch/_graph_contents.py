@@ -35,6 +35,12 @@ def unreached_tensors(
     return sorted(missing.values())
 
 
+def leaf_ids_near(outputs: Sequence[torch.Tensor]) -> set[int]:
+    """Identities of the leaf tensors in the graph of the outputs, among its first nodes."""
+    near = itertools.islice(_nodes(outputs), _MOST_NODES)
+    return {id(node.variable) for node in near if node.name() == "torch::autograd::AccumulateGrad"}
+
+
 def may_have_raising_node(output: torch.Tensor) -> bool:
     """Whether a node in the graph of an output only raises, as once_differentiable marks it.
 
