@@ -75,17 +75,14 @@ def check(measurements: Measurements) -> CheckResult:
     jitter = float(measurements.function.jitter.max())
     if jitter > math.sqrt(measurements.unit) * measurements.largest_value:
         return skipped_check(_NAME, "the function returns another value every time")
-    try:
-        gradient = measurements.gradient  # before any call far away
-    except Unsupported:  # forward mode may be all there is
-        gradient = None
+    modes = _claimed_modes(measurements)
     outcome, reason, tried = _Outcome(), "", 0
     for x in _second_points(measurements):
         there = _measurements_at(measurements, x)
         if isinstance(there, str):
             reason = there
             continue
-        outcome = _outcome_at(measurements, there, gradient)
+        outcome = _outcome_at(measurements, there, modes)
         tried += 1
         decided = outcome.findings or outcome.doubt or not math.isnan(outcome.bound)
         if decided or tried == _MOST_POINTS:
@@ -104,6 +101,15 @@ def check(measurements: Measurements) -> CheckResult:
         return passed_check(_NAME, _UNCHANGED, notes=outcome.notes)
     text = f"{_UNCHANGED}, and has its own derivative, to {outcome.bound:.0e}"
     return passed_check(_NAME, text, notes=outcome.notes, resolution=outcome.bound)
+
+
+def _claimed_modes(measurements: Measurements) -> tuple[Mode, ...]:
+    """The modes to be asked. The gradient of the kept call is, here, before any call far away."""
+    try:
+        _ = measurements.gradient
+    except Unsupported:  # forward mode may be all there is
+        return ("forward",)
+    return ("backward", "forward")
 
 
 def _second_points(measurements: Measurements) -> Iterator[Values]:
@@ -174,17 +180,14 @@ def _measurements_at(measurements: Measurements, x: Values) -> Measurements | st
 
 
 def _outcome_at(
-    measurements: Measurements, there: Measurements, gradient: Values | None
+    measurements: Measurements, there: Measurements, modes: tuple[Mode, ...]
 ) -> _Outcome:
-    """The outcome at one second point, at which F has just been called.
-
-    `gradient` is that of the kept call, asked before; None without a backward.
-    """
-    if gradient is None:
-        return _measured_outcome(measurements, there, ("forward",))
+    """The outcome at one second point, at which F has just been called, of the modes there are."""
+    if "backward" not in modes:
+        return _measured_outcome(measurements, there, modes)
     if findings := _findings_of_kept_call(measurements, "a call at a second point"):
         return _Outcome(findings)
-    outcome = _measured_outcome(measurements, there, ("backward", "forward"))
+    outcome = _measured_outcome(measurements, there, modes)
     if outcome.findings or outcome.doubt:
         return outcome
     findings, notes = _findings_of_shared_calls(measurements, there)
