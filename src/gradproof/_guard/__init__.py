@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import os
 import signal
 import sys
 import threading
@@ -200,18 +199,3 @@ def _warnings_kept() -> Iterator[None]:
             with warnings.catch_warnings():  # which tells Python that they changed
                 pass
         warnings.showwarning = show
-
-
-def _renew_lock_after_fork() -> None:
-    """In a new process: the turn of another thread, which is not there, is over."""
-    global _turns
-    if _turns.acquire(blocking=False):
-        _turns.release()
-        return
-    _turns = threading.RLock()
-    while _running:
-        _running[-1].__exit__()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_renew_lock_after_fork)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import operator
 import random
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ class Source(NamedTuple):
 
 def _is_same_numpy_state(one: Any, other: Any) -> bool:
     """Whether two states as NumPy gives them, dicts with arrays in them, are the same."""
-    if one is other or (type(one) is bytes and one == other):
+    if one is other:
         return True
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
@@ -33,113 +32,56 @@ def _is_same_numpy_state(one: Any, other: Any) -> bool:
     return bool(np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other)
 
 
-# The global generators of Python and NumPy are Mersenne Twisters of 624 numbers. To write these
-# down takes 10 and 30 us, longer than an operation that is checked takes, and a check asks several
-# times: so a state is the memory that it lies in.
-
-_, _NUMBERS, _ = random.getstate()  # as Python tells them, and the place among them
-_LENGTH = np.asarray(_NUMBERS, np.uint32).nbytes
-_Memory = ctypes.c_char * _LENGTH
+_LENGTH = 625 * 4  # of a Mersenne Twister in memory: 624 numbers, and the place among them
 
 
-class _OfPython:
-    """The state of Python's global generator: its memory, and a normal number that waits.
+class _NumpyState:
+    """The state of NumPy's global generator, written down only where it is another than before.
 
-    CPython has the memory behind the head of the object, the place first, as another generator is
-    asked to show. Elsewhere the state is what Python writes down.
+    NumPy takes 30 us to write it down, longer than a small operation that is checked, and a check
+    asks several times. The memory of the generator, which is read in 1 us, tells whether it moved.
+    A second normal number that waits to be drawn lies elsewhere, so that a state with one is always
+    written down.
     """
 
     def __init__(self) -> None:
-        self._generator: Any = getattr(random.getstate, "__self__", None)
-        self._start = getattr(object, "__basicsize__", 0)  # PyPy has none
-        self._is_known = isinstance(self._generator, random.Random) and self._lies_there()
-        if self._is_known:
-            self._memory: Any = _Memory.from_address(id(self._generator) + self._start)
-
-    def _lies_there(self) -> bool:
-        shown, kind = random.Random(0), random.Random.__base__
-        room = kind is not None and kind.__basicsize__ >= self._start + _LENGTH
-        if sys.implementation.name != "cpython" or not room:
-            return False
-        *numbers, place = shown.getstate()[1]
-        memory = np.array([place, *numbers], np.uint32).tobytes()
-        return ctypes.string_at(id(shown) + self._start, _LENGTH) == memory
+        self._memory = b""
+        self._state: Any = None
 
     def get(self) -> Any:
-        if not self._is_known:
-            return random.getstate()
-        return self._memory.raw, self._generator.gauss_next
+        """The state, as `numpy.random.set_state` takes it."""
+        memory = self._read_memory()
+        if memory is not None and memory == self._memory:
+            return self._state
+        state = np.random.get_state(legacy=False)  # noqa: NPY002  # the user's generator
+        if memory is not None and not state["has_gauss"]:
+            self._memory, self._state = memory, state
+        return state
 
     def set(self, state: Any) -> None:
-        if not self._is_known:
-            random.setstate(state)
-        elif self.get() != state:
-            self._memory.raw, self._generator.gauss_next = state
-
-
-class _OfNumpy:
-    """The state of NumPy's global generator, which is the user's: the memory that it lies in.
-
-    A second normal number that waits to be drawn lies elsewhere: memory of which it is not known
-    that there is none is asked for in NumPy's way, and where there is one that is the state.
-    """
-
-    def __init__(self) -> None:
-        self._alone = b""  # memory beside which no number waits
-        self._generator: Any = None  # whose memory was asked for last
-        self._memory: Any = None
-
-    def get(self) -> Any:
-        generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # not in its stubs
-        if generator is not self._generator:
-            known = type(generator) is np.random.MT19937
-            self._memory = _Memory.from_address(generator.ctypes.state_address) if known else None
-            self._generator = generator
-        if self._memory is None:
-            return self._state_of_numpy()
-        found = self._memory.raw
-        if found != self._alone:
-            state = self._state_of_numpy()
-            if state["has_gauss"]:
-                return state
-            self._alone = found
-        return found
-
-    def set(self, state: Any) -> None:
-        now = self.get()
-        if now is state or (type(now) is bytes and now == state):
-            return
-        if type(now) is bytes and type(state) is bytes:
-            with self._generator.lock:
-                self._memory.raw = self._alone = state
-            return
-        if type(state) is bytes:
-            numbers = np.frombuffer(state, np.uint32)
-            state = ("MT19937", numbers[:-1], int(numbers[-1]), 0, 0.0)
-        np.random.set_state(state)  # noqa: NPY002  # the user's generator
-
-    def draw(self) -> None:
-        """Draw a number, beside which none waits that did not before."""
-        alone = type(self.get()) is bytes
-        np.random.random_sample()  # noqa: NPY002  # likewise
-        if alone:
-            self._alone = self._memory.raw
+        """Make this the state, where it is another one."""
+        if self.get() is not state:
+            np.random.set_state(state)  # noqa: NPY002  # likewise
 
     @staticmethod
-    def _state_of_numpy() -> Any:
-        return np.random.get_state(legacy=False)  # noqa: NPY002  # likewise
+    def _read_memory() -> bytes | None:
+        """The memory of the generator; None where it was replaced by another kind."""
+        generator = np.random.get_bit_generator()  # type: ignore[attr-defined]  # not in its stubs
+        if type(generator) is not np.random.MT19937:
+            return None
+        return ctypes.string_at(generator.ctypes.state_address, _LENGTH)
 
 
-_OF_PYTHON, _OF_NUMPY = _OfPython(), _OfNumpy()
+_NUMPY = _NumpyState()
 
 # By whose they are; an adapter adds those of its framework.
 GLOBAL = {
-    "Python": Source(_OF_PYTHON.get, _OF_PYTHON.set, operator.eq, random.random),
+    "Python": Source(random.getstate, random.setstate, operator.eq, random.random),
     "NumPy": Source(
-        _OF_NUMPY.get,
-        _OF_NUMPY.set,
+        _NUMPY.get,
+        _NUMPY.set,
         _is_same_numpy_state,
-        _OF_NUMPY.draw,
+        np.random.random_sample,  # the user's
     ),
 }
 
