@@ -36,6 +36,8 @@ def in_jax(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: A
     import jax
     import jax.numpy as jnp
 
+    from x64 import enable_x64
+
     def value(*inputs: Any) -> Any:
         return exhibit.value(jnp, *inputs)
 
@@ -48,7 +50,7 @@ def in_jax(exhibit: Portable, rule: Rule, push: Rule | None = None, **options: A
     else:
         fn = jax.custom_jvp(value)
         fn.defjvp(lambda inputs, tangents: (value(*inputs), push(jnp, *tangents, *inputs)))
-    with jax.enable_x64(True):
+    with enable_x64(True):
         return gradproof.check(fn, tuple(map(jnp.asarray, exhibit.inputs())), **options)
 
 

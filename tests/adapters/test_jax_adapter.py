@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.custom_derivatives import SymbolicZero
 
 import gradproof
 from gradproof._data.records import Verdict
@@ -20,6 +19,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax import check_grads
 from gradproof.jax._adapter import build
+from x64 import enable_x64
 
 REFERENCE_ALONE = gradproof.Settings(oracles=["reference"])
 
@@ -28,7 +28,7 @@ PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED
 
 @pytest.fixture
 def x64():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 
@@ -124,7 +124,7 @@ def test_low_precision_is_held_against_double_precision_without_the_users_config
 
 
 def test_an_array_of_64_bits_made_in_a_context_stays_one():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         x = normal(5, dtype=jnp.float64)
     report = check(jnp.sin, x)
     assert report.inputs == ("x: float64[5]",)
@@ -134,7 +134,7 @@ def test_an_array_of_64_bits_made_in_a_context_stays_one():
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_functions_that_are_not_holomorphic(dtype):
-    with jax.enable_x64(dtype == "complex128"):
+    with enable_x64(dtype == "complex128"):
         z, w = normal(4, dtype=dtype), normal(4, seed=1, dtype=dtype)
         for fn in (lambda z, w: z * jnp.conj(w), lambda z, w: jnp.abs(z) ** 2 + w.imag):
             report = check(fn, (z, w))
@@ -188,60 +188,14 @@ def test_arguments_that_are_not_differentiated(x64):
     assert check(apply, (jnp.sin, x), {"power": 3}).verdict is FAILED
 
 
-def test_symbolic_zeros_reach_the_rules(x64):
-    seen = set()
-
-    @jax.custom_vjp
-    def both(x):
-        return jnp.sin(x), jnp.cos(x)
-
-    def forward(x):
-        return both(x.value), x.value
-
-    def backward(x, gs):
-        seen.add(tuple(isinstance(g, SymbolicZero) for g in gs))
-        parts = [0.0 if isinstance(g, SymbolicZero) else g for g in gs]
-        return (parts[0] * jnp.cos(x) - parts[1] * jnp.sin(x) + jnp.zeros_like(x),)
-
-    both.defvjp(forward, backward, symbolic_zeros=True)
-    report = check(both, normal(3, dtype=jnp.float64))
-    assert report.verdict is PASSED, str(report)
-    assert {(True, False), (False, True), (False, False)} <= seen
-
-    def forgets(x, gs):
-        if any(isinstance(g, SymbolicZero) for g in gs):
-            return (jnp.ones_like(x),)
-        return (gs[0] * jnp.cos(x) - gs[1] * jnp.sin(x),)
-
-    both.defvjp(forward, forgets, symbolic_zeros=True)
-    assert verdicts(check(both, normal(3, dtype=jnp.float64)))["missing_grad_output"] is FAILED
-
-
-def test_a_custom_jvp_with_symbolic_zeros_and_what_it_does_not_differentiate(x64):
-    seen = set()
-
-    def tangent(power, primals, tangents, factor):
-        (x, w), (dx, dw) = primals, tangents
-        seen.add((isinstance(dx, SymbolicZero), isinstance(dw, SymbolicZero)))
-        rows = [(dx, power * x ** (power - 1) * w), (dw, factor * x**power)]
-        parts = [d * slope for d, slope in rows if not isinstance(d, SymbolicZero)]
-        return x**power * w, sum(parts)
-
+def test_a_rule_with_symbolic_zeros_is_checked_where_it_is_handed_none(x64):
     def ruled(factor):
-        fn = jax.custom_jvp(lambda power, x, w: x**power * w, nondiff_argnums=(0,))
-        rule = functools.partial(tangent, factor=factor)
-        fn.defjvp(
-            lambda power, primals, tangents: rule(power, primals, tangents), symbolic_zeros=True
-        )
-        return lambda x, w: fn(3, x, w)
+        fn = jax.custom_jvp(lambda x: jnp.sin(x))
+        fn.defjvp(lambda x, t: (jnp.sin(x[0]), factor * t[0] * jnp.cos(x[0])), symbolic_zeros=True)
+        return fn
 
-    inputs = normal(3, dtype=jnp.float64), normal(3, seed=1, dtype=jnp.float64)
-    checks = ["forward", "missing_grad_output"]
-    assert check(ruled(1.0), inputs, checks=checks).verdict is PASSED
-    assert {(True, False), (False, True)} <= seen
-    found = check(ruled(1.01), inputs, checks=checks)["forward"]
-    assert found.verdict is FAILED
-    assert {each.input_name for each in found.findings} == {"w"}
+    assert check(ruled(1.0), normal(3, dtype=jnp.float64)).verdict is PASSED
+    assert check(ruled(1.01), normal(3, dtype=jnp.float64)).verdict is FAILED
 
 
 def test_pytrees_in_and_out_have_names(x64):
@@ -435,7 +389,7 @@ def test_sums_of_few_bits_are_off_by_their_partial_sums_and_others_not_at_all():
 
 def rounded(fn, x, seed=0):
     """An honest run of `fn` in the arithmetic of bfloat16."""
-    with jax.enable_x64(True):
+    with enable_x64(True):
         return build(fn, (x.astype(jnp.float64),)).rounded_map(2.0**-8, 2.0**-133, seed)
 
 
@@ -581,19 +535,9 @@ def test_bad_input_gets_one_sentence(fn, inputs, options, sentence):
     assert sentence in str(caught.value)
 
 
-@pytest.mark.parametrize("enabled", [False, True])
-def test_arrays_of_numpy_are_what_jax_makes_of_them(enabled):
-    """They were refused beside a function of JAX, which takes them, as jax.grad does."""
-    x = np.linspace(0.1, 1.0, 5)
-    with jax.enable_x64(enabled):
-        for fn in (jnp.sin, lambda x: jnp.sin(x) * 2, jax.jit(jnp.sin)):
-            report = check(fn, x, checks=["backward"])
-            assert report.verdict is PASSED, str(report)
-            assert report.inputs[0].endswith("float64[5]" if enabled else "float32[5]")
-        found = check(lambda x: wrong_sine(x, x), x, checks=["forward"])
-        assert found.verdict is FAILED
-    with pytest.raises(UsageError, match="got ndarray; pass torch tensors"):
-        check(lambda x: x + 1, x)
+def test_arrays_of_numpy_alone_are_refused_with_what_to_do():
+    with pytest.raises(UsageError, match=r"got ndarray; pass .* or jax arrays, jnp\.asarray"):
+        check(jnp.sin, np.linspace(0.1, 1.0, 5))
 
 
 def test_a_tracer_is_refused():
@@ -644,30 +588,6 @@ def test_layers_of_flax_nnx_bring_their_parameters_and_keep_their_statistics():
     names = [line.split(":")[0] for line in report.inputs]
     assert names == ["linear.bias", "linear.kernel", "norm.bias", "norm.scale", "x"]
     np.testing.assert_array_equal(np.asarray(net.norm.mean[...]), before)
-
-
-def test_honest_runs_go_inside_what_runs_in_a_mesh_only():
-    """They took `shard_map` apart once, where `psum` has no axis, and called that a failure."""
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
-    spec = jax.sharding.PartitionSpec("i")
-
-    def fn(x):
-        return jnp.sin(x) * jax.lax.psum(x.sum(), "i")
-
-    def mapped(fn):
-        return jax.jit(jax.shard_map(fn, mesh=mesh, in_specs=spec, out_specs=spec))
-
-    report = check(mapped(fn), normal(4), checks=["backward"])
-    assert report.verdict is PASSED, str(report)
-    assert not report["backward"].notes
-    wrong = jax.custom_vjp(fn)
-
-    def coarse(x, g):  # right, in a few bits less than the arrays have
-        [gradient] = jax.vjp(fn, x)[1](g)
-        return (gradient.astype(jnp.bfloat16).astype(jnp.float32),)
-
-    wrong.defvjp(lambda x: (fn(x), x), coarse)
-    assert check(mapped(wrong), normal(4), checks=["backward"]).verdict is FAILED
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -759,92 +679,6 @@ def test_a_function_of_random_values_is_inconclusive_in_every_check(chosen):
     assert "fix the random state" in report["backward"].summary
 
 
-# Which inputs are differentiated, as rules with symbolic zeros are told.
-
-
-def told(forgets):
-    """The product of sines, whose gradient in the first input `forgets` may take away."""
-
-    def plain(*inputs):
-        return functools.reduce(jnp.multiply, map(jnp.sin, inputs))
-
-    def forward(*inputs):
-        values = [each.value for each in inputs]
-        return plain(*values), (values, tuple(bool(each.perturbed) for each in inputs))
-
-    def backward(saved, g):
-        values, perturbed = saved
-        first, *others = jax.vjp(plain, *values)[1](g)
-        return (jnp.zeros_like(first) if forgets(perturbed) else first, *others)
-
-    product = jax.custom_vjp(plain)
-    product.defvjp(forward, backward, symbolic_zeros=True)
-    return product
-
-
-def looped(fn):
-    def run(first, *others):
-        return jax.lax.scan(lambda c, _: (fn(c, *others), None), first, None, 2)[0]
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("wrap", "seeds"),
-    [(lambda fn: fn, 5), (jax.jit, 1), (looped, 1)],
-    ids=["plain", "jit", "scan"],
-)
-def test_a_gradient_that_is_zero_unless_another_input_is_perturbed_is_found(wrap, seeds):
-    inputs = normal(3), normal(3, seed=1)
-    right, wrong = wrap(told(lambda needs: False)), wrap(told(lambda needs: not needs[1]))
-    assert not jax.grad(lambda x: wrong(x, inputs[1]).sum())(inputs[0]).any()
-    for seed in range(seeds):
-        options = {"seed": seed, "checks": ["backward", "grad_metadata"]}
-        assert check(right, inputs, **options).verdict is PASSED
-        found = verdicts(report := check(wrong, inputs, **options))
-        assert (found["backward"], found["grad_metadata"]) == (PASSED, FAILED)
-        assert " needs a gradient, against all" in report["grad_metadata"].findings[0].message
-
-
-def test_subsets_of_the_inputs_are_not_compiled_and_of_loops_only_a_few(caplog):
-    inputs = [normal(3, seed=k) for k in range(6)]
-
-    def compiled(wrap, name, *checks):
-        caplog.clear()
-        with jax.log_compiles():
-            report = check(wrap(told(lambda needs: False)), inputs, checks=["backward", *checks])
-        assert report.verdict is PASSED
-        return sum(f"Compiling jit({name})" in each.message for each in caplog.records)
-
-    assert compiled(jax.jit, "plain", "grad_metadata") <= compiled(jax.jit, "plain")
-    more = compiled(looped, "scan", "grad_metadata") - compiled(looped, "scan")
-    assert 0 < more <= 32
-
-
-def test_no_subset_is_asked_for_where_no_rule_is_told():
-    target = build(lambda x, w: jnp.sin(x) * w, (normal(3), normal(3, seed=1)))
-    with pytest.raises(Unsupported, match="no rule of this function is told"):
-        target.vjp_wrt(np.ones(3), frozenset({0}))
-
-
-def test_the_function_runs_as_often_for_many_inputs_and_outputs_as_for_few():
-    def runs(count):
-        ran = []
-
-        def fn(*inputs):
-            ran.append(count)
-            return tuple(map(jnp.sin, inputs))
-
-        inputs = [normal(1, seed=k) for k in range(count)]
-        assert (
-            check(fn, inputs, checks=["backward", "forward", "missing_grad_output"]).verdict
-            is PASSED
-        )
-        return len(ran)
-
-    assert runs(32) <= runs(16) + 2  # one group more tells twice as many apart
-
-
 def valued(value, *, jvp):
     """The logarithm of a sum of exponentials, whose rule returns `value` beside its derivative."""
     if jvp:
@@ -860,7 +694,7 @@ def valued(value, *, jvp):
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_a_rule_returns_the_functions_value_beside_its_derivative(dtype, jvp):
     """A loss whose logged value is another than the one that training sees passed."""
-    with jax.enable_x64(dtype == "float64"):
+    with enable_x64(dtype == "float64"):
         x = normal(6, dtype=dtype)
         right = valued(lambda x: jax.nn.logsumexp(x), jvp=jvp)  # another way to the same value
         wrong = valued(lambda x: 1.2 * jax.nn.logsumexp(x), jvp=jvp)

@@ -13,6 +13,7 @@ from jax.experimental.ode import odeint  # noqa: E402
 import gradproof  # noqa: E402
 from gradproof.jax._adapter import build  # noqa: E402
 from gradproof.jax._programs import compiled_call  # noqa: E402
+from x64 import enable_x64  # noqa: E402
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 4)), dtype=jnp.float32)
 
@@ -120,7 +121,7 @@ def test_a_function_that_steers_by_values_runs_as_it_is():
 
 
 def _maps(fn, *arrays):
-    with jax.enable_x64(True):
+    with enable_x64(True):
         return build(fn, [jnp.asarray(array, dtype=jnp.float64) for array in arrays])
 
 
@@ -211,7 +212,7 @@ def test_a_warm_check_in_double_precision_compiles_nothing_and_calls_the_functio
         calls.append(x)
         return jax.nn.relu(jnp.sin(x) + 2) @ x.T
 
-    with jax.enable_x64(True):
+    with enable_x64(True):
         x = jnp.asarray(X, dtype=jnp.float64)
         for _ in range(2):
             gradproof.check(fn, (x,), seed=1)
@@ -240,7 +241,7 @@ def test_one_fused_run_settles_an_ordinary_function_in_double_precision():
         called.append(isinstance(x, jax.core.Tracer))
         return jnp.tanh(x @ w)
 
-    with jax.enable_x64(True):
+    with enable_x64(True):
         draws = np.random.default_rng(0)
         inputs = tuple(jnp.asarray(draws.normal(size=size)) for size in ((3, 4), (4, 2)))
         report = gradproof.check(fn, inputs, seed=1)
@@ -251,7 +252,7 @@ def test_one_fused_run_settles_an_ordinary_function_in_double_precision():
 
 @pytest.mark.parametrize("scale", [1.0, 1.01])
 def test_a_rule_is_judged_likewise_in_double_precision(scale):
-    with jax.enable_x64(True):
+    with enable_x64(True):
         report = gradproof.check(ruled(scale), (jnp.asarray(X, jnp.float64),), seed=1)
     assert report.verdict.value == ("passed" if scale == 1 else "failed"), str(report)
 
@@ -263,7 +264,7 @@ def test_another_point_is_not_called_before_its_value_is_asked_for():
         called.append(1)
         return jnp.sin(x)
 
-    with jax.enable_x64(True):
+    with enable_x64(True):
         map_ = build(fn, (jnp.asarray(X, jnp.float64),))
         map_.vjp(np.ones(16))
         before = len(called)
@@ -313,7 +314,7 @@ def test_a_solver_that_is_an_argument_of_jaxs_rule_counts(make):
 
 def test_a_function_that_jaxs_rule_is_handed_is_compiled_with_it():
     """What the rule of `odeint` keeps is not yet known when it is traced."""
-    with jax.enable_x64(True):
+    with enable_x64(True):
         y = jnp.asarray([0.5, 1.0])
         fn = lambda y: odeint(lambda y, _: -jnp.sin(y), y, jnp.asarray([0.0, 0.5]))  # noqa: E731
         map_ = build(fn, (y,))

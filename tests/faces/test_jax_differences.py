@@ -12,6 +12,7 @@ import pytest
 
 import gradproof.jax as ours
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
+from x64 import enable_x64
 
 X = np.random.default_rng(0).normal(size=12).astype(np.float32)
 
@@ -74,15 +75,14 @@ def test_forward_mode_alone_is_linear():
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_sixteen_bits():
     x = jnp.asarray(X[:3], jnp.bfloat16)
-    with pytest.warns(DerivativeWarning, match="honest rounding is as large"):
-        assert both(jnp.tanh, (x,), 1, ["fwd"]) == (False, True)
+    assert both(jnp.tanh, (x,), 1, ["fwd"]) == (False, True)
     assert accepts(ours, jnp.tanh, (x,), 1, ["rev"])
     assert both(ruled(lambda x, t: 0 * t), (x,), 1, ["fwd"]) == (True, False)
 
 
 def test_the_step():
     """Of a function that turns within 1e-4: a step that is too large for it, or one that fits."""
-    with jax.enable_x64(True):
+    with enable_x64(True):
         x = X.astype(np.float64)
         assert both(lambda x: jnp.sin(3e4 * x), (x,), 1, ["fwd"]) == (False, True)
 
@@ -117,7 +117,7 @@ def test_the_second_order():
 @pytest.mark.parametrize("modes", [(), ["reverse"]])
 def test_modes_that_are_none(modes):
     assert accepts(theirs, ruled(lambda x, t: 0 * t), (X,), 1, modes)
-    with pytest.raises(UsageError, match="modes: expected some of 'fwd', 'rev' and 'lin'"):
+    with pytest.raises(UsageError, match="modes: expected some of 'fwd' and 'rev'"):
         ours.check_grads(jnp.tanh, (X,), 1, modes)
 
 

@@ -43,7 +43,6 @@ def test_signatures_are_jaxs(name):
 
 def test_a_right_function_passes_in_every_mode_and_second_order():
     ours.check_grads(lambda x: jnp.sin(x) * x, (normal(4),), order=2)
-    ours.check_grads(jnp.sin, (normal(4),), 1, modes=["lin"])
 
 
 def test_a_jvp_of_zero_that_jax_accepts_from_some_size_on_is_refuted():
@@ -55,7 +54,7 @@ def test_a_jvp_of_zero_that_jax_accepts_from_some_size_on_is_refuted():
     assert caught.value.report["forward"].findings
 
 
-@pytest.mark.parametrize("mode", ["fwd", "rev", "lin"])
+@pytest.mark.parametrize("mode", ["fwd", "rev"])
 def test_each_mode_is_judged(mode):
     with pytest.raises(AssertionError, match="FAILED"):
         ours.check_grads(bent(1.01), (normal(5),), order=1, modes=(mode,))
@@ -73,12 +72,11 @@ def test_a_derivative_wrong_in_the_second_order_only():
         ours.check_grads(wrong, x, order=2, modes=["fwd"])
 
 
-def test_tolerances_are_on_entries_and_may_depend_on_the_dtype():
+def test_tolerances_are_on_entries():
     x = (normal(5),)
     ours.check_grads(bent(1.01), x, 1, rtol=0.05)
-    ours.check_grads(bent(1.01), x, 1, rtol={np.dtype("float32"): 0.05, jnp.float64: 1e-9})
     ours.check_grads(bent(1.01), x, 1, atol=0.05)
-    with pytest.raises(AssertionError):
+    with pytest.raises(UsageError, match="rtol: expected a number"):
         ours.check_grads(bent(1.01), x, 1, rtol={jnp.float64: 0.05})
 
 
@@ -128,7 +126,7 @@ def test_a_mode_that_does_not_exist_is_a_failure_as_in_jax():
 
 
 def test_bad_input():
-    with pytest.raises(UsageError, match="modes: expected some of 'fwd', 'rev' and 'lin'"):
+    with pytest.raises(UsageError, match="modes: expected some of 'fwd' and 'rev'"):
         ours.check_grads(jnp.sin, (normal(3),), 1, modes=["backward"])
     with pytest.raises(UsageError, match="order: expected at least 1"):
         ours.check_grads(jnp.sin, (normal(3),), 0)
@@ -150,7 +148,7 @@ def deleted():
         (jnp.sin, (jnp.ones(2),), {"order": jnp.ones(2)}, "order: expected a whole number"),
         (jnp.sin, (jnp.ones(2),), {"modes": 3}, "modes: expected a list of names, got 3"),
         (jnp.sin, (jnp.ones(2),), {"atol": "small"}, "atol: expected a number, got 'small'"),
-        (jnp.sin, (jnp.ones(2),), {"rtol": {"day": 1}}, "rtol: expected dtypes as keys, got 'day'"),
+        (jnp.sin, (jnp.ones(2),), {"rtol": {"day": 1}}, "rtol: expected a number, got {'day': 1}"),
         (jnp.sin, (jnp.ones(2),), {"eps": jnp.ones(2)}, "eps: expected a positive finite number"),
     ],
 )

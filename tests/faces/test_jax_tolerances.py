@@ -12,6 +12,7 @@ import pytest
 import gradproof
 from gradproof.errors import DerivativeWarning
 from gradproof.jax import check_grads
+from x64 import enable_x64
 
 pytestmark = pytest.mark.parametrize("wide", [True, False], ids=["float64", "float32"])
 MATRIX = np.random.default_rng(0).normal(size=(3, 4))
@@ -19,7 +20,7 @@ MATRIX = np.random.default_rng(0).normal(size=(3, 4))
 
 @pytest.fixture(autouse=True)
 def widths(wide):
-    with warnings.catch_warnings(), jax.enable_x64(wide):
+    with warnings.catch_warnings(), enable_x64(wide):
         warnings.simplefilter("error")
         yield
 

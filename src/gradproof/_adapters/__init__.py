@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from gradproof._data.options import contained_values, short_repr
@@ -94,21 +94,6 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield from (value.__defaults__, value.__kwdefaults__, vars(value))
 
 
-def codes_in(code: Any) -> Iterator[CodeType]:
-    """A code object and those of the functions defined in it; none where it is no code."""
-    if isinstance(code, CodeType):
-        yield code
-        for each in code.co_consts:
-            yield from codes_in(each)
-
-
-def globals_of(fn: Any) -> Iterator[Any]:
-    """What the names in a Python function's code stand for, as far as that is known."""
-    scope = getattr(fn, "__globals__", {})
-    for each in codes_in(getattr(fn, "__code__", None)):
-        yield from (scope[name] for name in each.co_names if name in scope)
-
-
 def registered_operator(text: str) -> Any:
     """The registered operator of a name such as `mylib::op`; UsageError where there is none."""
     if not re.fullmatch(r"\w+::\w+(\.\w+)?", text):
@@ -116,7 +101,10 @@ def registered_operator(text: str) -> Any:
             f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
             f"got {short_repr(text)}"
         )
-    return importlib.import_module("gradproof.torch._operators").operator(text)
+    try:
+        return importlib.import_module("gradproof.torch._operators").operator(text)
+    except ModuleNotFoundError as missing:
+        raise UsageError(f"fn: {text}: {missing}") from None
 
 
 def hand_written_adapter() -> ModuleType:

@@ -32,7 +32,6 @@ from gradproof._measurements import Measurements
 _NAME = "grad_metadata"
 _ALIKE = "gradients have dtype, device, shape and layout of their inputs"
 _MOST_SINGLES = 18  # inputs that are asked for one by one
-_MOST_COMPILED = 4  # likewise, where every set of inputs is compiled anew
 _MOST_FINDINGS = 8
 
 
@@ -111,7 +110,7 @@ def _subsets_result(measurements: Measurements) -> CheckResult:
 def _subsets(map_: DifferentiableMap, seed: int) -> list[Group]:
     """The sets of inputs that are asked for."""
     count = len(map_.domain.slots)
-    if count <= (_MOST_COMPILED if map_.compiles_subsets() else _MOST_SINGLES):
+    if count <= _MOST_SINGLES:
         return singles_and_rests(count)
     every = frozenset(range(count))
     halves = binary_halves(count, seed)

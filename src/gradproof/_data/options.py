@@ -68,31 +68,22 @@ def truth(name: str, value: Any) -> bool:
 
 def number(name: str, value: Any) -> Any:
     """A real number >= 0, also infinite."""
-    if type(value) is float and value >= 0:
-        return value
-    if not isinstance(value, Real):
-        raise UsageError(f"{name}: expected a number, got {short_repr(value)}")
-    if not _double_of(name, value) >= 0:
-        raise UsageError(f"{name}: expected a number >= 0, got {short_repr(value)}")
-    return value
+    words = "a number >= 0" if isinstance(value, Real) else "a number"
+    return _real_number(name, value, words, lambda size: size >= 0)
 
 
 def positive_number(name: str, value: Any) -> Any:
     """A real number > 0, not infinite."""
-    if type(value) is float and 0 < value < math.inf:
-        return value
-    if not (isinstance(value, Real) and 0 < _double_of(name, value) < math.inf):
-        raise UsageError(f"{name}: expected a positive finite number, got {short_repr(value)}")
-    return value
+    return _real_number(name, value, "a positive finite number", lambda size: 0 < size < math.inf)
 
 
-def _double_of(name: str, value: Any) -> float:
+def _real_number(name: str, value: Any, words: str, fits: Callable[[float], bool]) -> Any:
     try:
-        return float(value)
+        if isinstance(value, Real) and fits(float(value)):
+            return value
     except OverflowError:
-        raise UsageError(
-            f"{name}: expected a number below 1e308, got {short_repr(value)}"
-        ) from None
+        words += " below 1e308"
+    raise UsageError(f"{name}: expected {words}, got {short_repr(value)}")
 
 
 def integer_kind(low: int, below: int | None, limits: str) -> Kind:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,18 +43,6 @@ def norm(vector: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Box:
-    """A box of an array that lies elsewhere than the rest."""
-
-    holder: str  # who holds it, "device 1"
-    bounds: tuple[tuple[int, int], ...]  # first index and the one after the last, by dimension
-
-    def holds(self, index: Sequence[int]) -> bool:
-        pairs = zip(self.bounds, index, strict=True)
-        return all(low <= place < high for (low, high), place in pairs)
-
-
-@dataclass(frozen=True)
 class Slot:
     """One array of a space."""
 
@@ -73,8 +60,6 @@ class Slot:
     limits: tuple[float, float] = OPEN
     # Coordinates that lie on these limits, (size,): they are not moved. None where none does.
     still: Mask | None = field(default=None, compare=False)
-    # Of an array that lies in several places; none where it lies in one.
-    blocks: tuple[Box, ...] = field(default=(), compare=False)
     size: int = field(init=False, compare=False, repr=False)  # number of real coordinates
 
     def __post_init__(self) -> None:
@@ -87,8 +72,7 @@ class Slot:
             index = tuple(int(i) for i in self.entries[entry])
         else:
             index = tuple(int(i) for i in np.unravel_index(entry, self.shape))
-        holders = [f"{block.holder}, " for block in self.blocks if block.holds(index)]
-        return Place("".join(holders) + self.name, slot, index, self.parts[part])
+        return Place(self.name, slot, index, self.parts[part])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any
 
 from gradproof import _adapters
-from gradproof._adapters.jax_code import adapter_of_code
 from gradproof._data import options
 from gradproof._data.by_hand import ByHand
 from gradproof._data.inputs import input_selection, name_of, refuse_reference, split_arguments
@@ -87,15 +86,13 @@ class Question:
 
     def _adapter(self) -> ModuleType:
         """The adapter of the framework of the arguments."""
-        adapter = _adapters.find_adapter(self.arguments, self.kwargs, self.fn) or adapter_of_code(
-            self.fn, (self.arguments, self.kwargs)
-        )
+        adapter = _adapters.find_adapter(self.arguments, self.kwargs, self.fn)
         if adapter is None:
             kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in self.arguments))
             raise UsageError(
                 f"inputs: expected at least one array of a supported framework, got "
                 f"{kinds or 'nothing'}; pass torch tensors with requires_grad=True or jax arrays, "
-                "or say what the derivative is, gradproof.by_hand(fn, vjp=...)"
+                "jnp.asarray(x), or say what the derivative is, gradproof.by_hand(fn, vjp=...)"
             )
         return adapter
 

@@ -215,10 +215,6 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("inputs are not marked as differentiable")
 
-    def compiles_subsets(self) -> bool:
-        """Whether `vjp_wrt` compiles anew for each set of slots."""
-        return False
-
     def layouts(self) -> tuple[str, ...]:
         """Memory layouts in which a cotangent is worth handing over. Empty: none.
 
@@ -308,12 +304,12 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("the function cannot be run in double precision")
 
-    def rounded_map(self, unit: float, tiny: float, seed: int | None) -> DifferentiableMap:
+    def rounded_map(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
         """The same function in stochastic arithmetic of fewer bits, backward included.
 
         Every operation is rounded up or down at random, to one of its two neighbours in the
         arithmetic of unit round-off `unit` and smallest positive number `tiny`; a number of that
-        arithmetic stays as it is. Different seeds draw differently; with None it is to nearest.
+        arithmetic stays as it is. Different seeds draw differently.
         """
         raise Unsupported("operations cannot be rounded one by one")
 

@@ -7,12 +7,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+try:
+    import jax
+except ModuleNotFoundError:
+    line = "gradproof.jax needs JAX: pip install 'gradproof[jax]'"
+    raise ModuleNotFoundError(line, name="jax") from None
+import jax.numpy as jnp
 from jax import tree_util
 
 from gradproof import _asserts
@@ -33,21 +38,21 @@ from gradproof.jax._tree import JaxArguments, counts, is_floating
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
 
 
-def array(leaf: Any) -> Any:
+def as_array(leaf: Any) -> Any:
     """A number of Python as the array that JAX makes of it."""
     return jnp.asarray(leaf) if isinstance(leaf, (float, complex)) else leaf
 
 
-def still(leaf: Any) -> np.ndarray[Any, Any]:
+def zero_tangent(leaf: Any) -> np.ndarray[Any, Any]:
     """The tangent, or cotangent, of what has none."""
     return np.zeros(np.shape(leaf), jax.dtypes.float0)
 
 
-def floating(tree: Any) -> list[Any]:
+def floating_leaves(tree: Any) -> list[Any]:
     return [leaf for leaf in tree_util.tree_leaves(tree) if counts(leaf)]
 
 
-def close(one: Any, other: Any) -> bool:
+def is_close(one: Any, other: Any) -> bool:
     """Whether two arrays are the same up to how a compiler orders sums."""
     unit = float(jnp.finfo(jnp.result_type(other)).eps)
     one, other = (np.asarray(x).astype(complex) for x in (one, other))
@@ -56,10 +61,10 @@ def close(one: Any, other: Any) -> bool:
 
 
 _EPS = 1e-4  # JAX's default, which here means: choose the steps
-_CHECKS = {"fwd": ("forward", "linearity"), "rev": ("backward", "linearity"), "lin": ("forward",)}
-_WORDS = {"fwd": "JVP", "rev": "VJP", "lin": "LIN"}
+_CHECKS = {"fwd": ("forward", "linearity"), "rev": ("backward", "linearity")}
+_WORDS = {"fwd": "JVP", "rev": "VJP"}
 
-Tolerance = float | Mapping[Any, float] | None
+Tolerance = float | None
 
 
 @guard_face
@@ -83,8 +88,8 @@ def check_grads(
         args: its positional arguments; arrays and Python numbers that are floating or complex
             are differentiated.
         order: highest order of derivatives; those of every mode of every mode are checked.
-        modes: of "fwd" (`jax.jvp`), "rev" (`jax.vjp`) and "lin" (`jax.linearize`).
-        atol: absolute tolerance on an entry, or a dict from dtypes to such; None means 0.
+        modes: of "fwd" (`jax.jvp`) and "rev" (`jax.vjp`).
+        atol: absolute tolerance on an entry; None means 0.
         rtol: relative tolerance, likewise; None chooses by the precision of the oracle.
         eps: largest perturbation of an entry; None means "choose".
 
@@ -96,9 +101,9 @@ def check_grads(
     asked = options.strings("modes", (modes,) if isinstance(modes, str) else modes)
     if not asked or not set(asked) <= set(_WORDS):
         got = options.short_repr(list(asked))
-        raise UsageError(f"modes: expected some of 'fwd', 'rev' and 'lin', got {got}")
+        raise UsageError(f"modes: expected some of 'fwd' and 'rev', got {got}")
     depth = options.integer_kind(1, None, "at least 1")("order", order)
-    _orders(_Question(f, args, (atol, rtol, eps)), depth, asked)
+    _judge_orders(_Question(f, args, (atol, rtol, eps)), depth, asked)
 
 
 @guard_face
@@ -127,13 +132,13 @@ def check_jvp(
 
     def push(arguments: JaxArguments, arrays: Any, tangents: Any) -> Any:
         _, primals, _ = arguments.tree_with(arrays)
-        _, directions, _ = arguments.tree_with(tangents, list(map(still, arguments.leaves)))
-        return floating(_pair("f_jvp", f_jvp(primals, directions))[1])
+        _, directions, _ = arguments.tree_with(tangents, list(map(zero_tangent, arguments.leaves)))
+        return floating_leaves(_require_pair("f_jvp", f_jvp(primals, directions))[1])
 
     def outputs(arguments: JaxArguments, primals: Any) -> Any:
         zeros = [jnp.zeros_like(value) for value in arguments.values]
-        zero = list(map(still, arguments.leaves))
-        return _pair("f_jvp", f_jvp(primals, arguments.tree_with(zeros, zero)[1]))
+        zero = list(map(zero_tangent, arguments.leaves))
+        return _require_pair("f_jvp", f_jvp(primals, arguments.tree_with(zeros, zero)[1]))
 
     _Question(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
 
@@ -163,10 +168,10 @@ def check_vjp(
 
     def pull(arguments: JaxArguments, arrays: Any, cotangents: Any) -> Any:
         _, inputs, _ = arguments.tree_with(arrays)
-        outputs, pulled = _pair("f_vjp", f_vjp(*inputs))
+        outputs, pulled = _require_pair("f_vjp", f_vjp(*inputs))
         leaves, tree = tree_util.tree_flatten(outputs)
         given = iter(cotangents)
-        full = [next(given) if is_floating(leaf) else still(leaf) for leaf in leaves]
+        full = [next(given) if is_floating(leaf) else zero_tangent(leaf) for leaf in leaves]
         gradients = pulled(tree_util.tree_unflatten(tree, full))
         flat = tree_util.tree_leaves(gradients, is_leaf=lambda leaf: leaf is None)
         first = len(arguments.leaves) - len(flat)  # the function stands before its arguments
@@ -177,7 +182,9 @@ def check_vjp(
         ]
 
     question = _Question(f, args, (atol, rtol, eps), err_msg)
-    question.judge_rule("rev", lambda _, primals: _pair("f_vjp", f_vjp(*primals))[:1], pull=pull)
+    question.judge_rule(
+        "rev", lambda _, primals: _require_pair("f_vjp", f_vjp(*primals))[:1], pull=pull
+    )
 
 
 class _Question:
@@ -192,10 +199,12 @@ class _Question:
     ) -> None:
         self._f, self.prefix = options.function("f", f), prefix
         self.target = name_of(f)
-        self._args = _arguments(args)
+        self._args = _argument_tuple(args)
         self.arguments = JaxArguments(_plain_function(f), self._args, {})
         self._require_numbers()
-        self._atol, self._rtol = map(_tolerance, ("atol", "rtol"), tolerances)
+        self._atol, self._rtol = map(
+            options.kind_or_none(options.number), ("atol", "rtol"), tolerances
+        )
         self._eps = options.kind_or_none(options.positive_number)("eps", tolerances[2])
 
     def _require_numbers(self) -> None:
@@ -220,7 +229,7 @@ class _Question:
         expected = options.container(f"the result of {self.target}", self._f(*self._args))
         self.require_same_outputs(got, expected)
         for tangent in tangents:
-            pairs = zip(floating(tangent), floating(got), strict=False)
+            pairs = zip(floating_leaves(tangent), floating_leaves(got), strict=False)
             if any(jnp.result_type(one) != jnp.result_type(other) for one, other in pairs):
                 raise DerivativeError(f"{self.prefix} tangents: other dtypes than the outputs'")
         self.judge(self.map(**claims), mode, _WORDS[mode])
@@ -247,26 +256,15 @@ class _Question:
         return report
 
     def _settings(self, map_: JaxMap, checks: tuple[str, ...]) -> RunSettings:
-        atol, rtol = (
-            self._tolerance_for(map_, tolerance) for tolerance in (self._atol, self._rtol)
-        )
         return RunSettings(
             checks=checks,
-            atol=atol or 0.0,
-            rtol=RTOL if rtol is None else rtol,
-            rtol_is_chosen=rtol is not None,
+            atol=self._atol or 0.0,
+            rtol=RTOL if self._rtol is None else self._rtol,
+            rtol_is_chosen=self._rtol is not None,
             largest_step=None if self._eps in (None, _EPS) else self._eps,
             required=frozenset({"forward", "backward"}) & frozenset(checks),
             **_asserts.current_run().options(),
         ).with_precision(map_.resolution)
-
-    @staticmethod
-    def _tolerance_for(map_: JaxMap, tolerance: Tolerance) -> float | None:
-        """The tolerance for the coarsest dtype of the outputs, where there is one per dtype."""
-        if not isinstance(tolerance, Mapping):
-            return tolerance
-        coarsest = max(map_.outputs, key=lambda piece: piece.slot.grain.unit)
-        return tolerance.get(np.dtype(coarsest.dtype))
 
     def require_same_value(self, map_: JaxMap, mode: str) -> None:
         """DerivativeError where a value that comes with a derivative is not the function's."""
@@ -287,19 +285,22 @@ class _Question:
         if len(ours) != len(theirs):
             raise DerivativeError(f"{what}: {len(ours)} outputs, {self.target} has {len(theirs)}")
         for k, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            if _kind(one) != _kind(other):
+            texts = _leaf_text(one), _leaf_text(other)
+            if texts[0] != texts[1]:
                 raise DerivativeError(
-                    f"{what}: output {k} is {_kind(one)}, that of {self.target} is {_kind(other)}"
+                    f"{what}: output {k} is {texts[0]}, that of {self.target} is {texts[1]}"
                 )
-            if is_floating(other) and not close(one, other):
+            if is_floating(other) and not is_close(one, other):
                 raise DerivativeError(f"{what}: output {k} has other values than {self.target}'s")
 
 
-def _arguments(args: Any) -> tuple[Any, ...]:
+def _argument_tuple(args: Any) -> tuple[Any, ...]:
     if not isinstance(args, Iterable) or (hasattr(args, "shape") and not args.shape):
         raise UsageError(f"args: expected a tuple of arguments, got {options.short_repr(args)}")
     try:
-        found: tuple[Any, ...] = tree_util.tree_map(array, options.container("args", tuple(args)))
+        found: tuple[Any, ...] = tree_util.tree_map(
+            as_array, options.container("args", tuple(args))
+        )
     except (TypeError, ValueError) as error:  # keys of a dict that have no order
         if isinstance(error, UsageError):
             raise
@@ -307,46 +308,27 @@ def _arguments(args: Any) -> tuple[Any, ...]:
     return found
 
 
-def _pair(name: str, said: Any) -> Any:
+def _require_pair(name: str, said: Any) -> Any:
     """What a rule returned: two things. UsageError where it is not."""
     if not isinstance(said, (tuple, list)) or len(said) != 2:
         raise UsageError(f"{name}: it returns a pair, got {options.short_repr(said)}")
     return options.container(f"the result of {name}", said)
 
 
-def _kind(leaf: Any) -> str:
+def _leaf_text(leaf: Any) -> str:
     try:
         return f"{jnp.result_type(leaf)}{list(np.shape(leaf))}"
     except TypeError:  # no array
         return type(leaf).__name__
 
 
-def _tolerance(name: str, value: Any) -> Tolerance:
-    """A tolerance, or those of some dtypes; None means another thing for each."""
-    if not isinstance(value, Mapping):
-        chosen: float | None = options.kind_or_none(options.number)(name, value)
-        return chosen
-    found = {}
-    for dtype, one in value.items():
-        try:
-            found[np.dtype(dtype)] = options.number(f"{name}[{options.short_repr(dtype)}]", one)
-        except TypeError as error:
-            got = options.short_repr(dtype)
-            raise UsageError(f"{name}: expected dtypes as keys, got {got}") from error
-    return found
-
-
-def _orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:
+def _judge_orders(question: _Question, order: int, modes: tuple[str, ...]) -> None:
     """Every mode, and every mode of the derivative by every mode, up to the order."""
     __tracebackhide__ = True
     level = [("", question.map())]
     for depth in range(1, order + 1):
         found = [
-            (
-                " of ".join(filter(None, (_WORDS[mode], words))),
-                mode,
-                _by_linearize(map_) if mode == "lin" else map_,
-            )
+            (" of ".join(filter(None, (_WORDS[mode], words))), mode, map_)
             for words, map_ in level
             for mode in modes
         ]
@@ -368,16 +350,6 @@ def _derivative_map(map_: JaxMap, mode: str) -> JaxMap:
         made = map_.forward_derivative(random_tangent(map_.domain, scales, 0, 0))
     made.derived = True
     return made
-
-
-def _by_linearize(map_: JaxMap) -> JaxMap:
-    """The map, its forward derivative by jax.linearize."""
-
-    def push(arguments: JaxArguments, arrays: Any, tangents: Any) -> Any:
-        fn = lambda *arrays: tuple(floating(arguments.call(arrays)))  # noqa: E731  # once
-        return jax.linearize(fn, *arrays)[1](*tangents)
-
-    return JaxMap(JaxCall(map_.call.arguments, push=push))
 
 
 def _plain_function(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,14 +17,14 @@ from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import first_line
 from gradproof._data.held import finite_point
 from gradproof._data.options import container
-from gradproof._data.space import Array
+from gradproof._data.space import Array, norm
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import DifferentiableMap, ObservedRun, Trait, Transform, Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax._call import JaxCall
 from gradproof.jax._constants import double_precision
-from gradproof.jax._programs import Flat, compiled_call
+from gradproof.jax._programs import Flat, Programs, compiled_call
 from gradproof.jax._rounding import Rounded
 from gradproof.jax._rules import (
     Program,
@@ -34,7 +34,6 @@ from gradproof.jax._rules import (
     is_refusal,
     jaxpr_of,
     program_of,
-    tells_of_zeros,
     transform_result,
 )
 from gradproof.jax._samples import array_like as array_like
@@ -46,7 +45,6 @@ from gradproof.jax._tree import (
     double_precision_value,
     named_outputs,
     outputs_of,
-    with_blocks,
 )
 
 
@@ -72,28 +70,25 @@ def build(
         return JaxMap(JaxCall(arguments))
 
 
+_FINEST = 2.0**-50  # unit round-off of a run that shows whether tracing changes the rules
+_ANOTHER = 0.1  # part of a gradient by which another one differs
+
+
 class JaxMap(ArrayMap):
     """A JAX function at a point.
 
     JAX's VJP goes by another convention than the contract, whose inner product is
     Re sum conj(a) b: J^T v = conj(vjp(conj(v))).
 
-    Args:
-        programs: compiled functions by name, which maps of one function at several points share;
-            None compiles nothing. Claims under test are compiled where every rule in them is
-            JAX's own (`Flat`): a rule of the user's runs as JAX runs it.
+    Compiled is what has no rule but JAX's own (`Flat`), and what has loops, which JAX compiles anew
+    in every call that is not compiled itself. All else runs as JAX runs it: a rule of the user's is
+    Python, which may draw, count, or go by the numbers that it is handed.
     """
 
-    def __init__(
-        self,
-        call: JaxCall,
-        *,
-        programs: dict[str, Callable[..., Any]] | None = None,
-    ) -> None:
-        self.call, self._programs = call, programs
-        self.around = call.around
+    def __init__(self, call: JaxCall) -> None:
+        self.call, self.around = call, call.around
         self._rounding: Rounded | None = None  # with which every operation is rounded
-        self._rounded_programs: dict[Any, Any] = {}  # traced once for all rounded runs here
+        self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs here
         # The backward of the kept call, and the value that it came with.
         self._kept: Callable[..., Any] | None = None
         self._came_with: Sequence[Any] = ()
@@ -101,15 +96,13 @@ class JaxMap(ArrayMap):
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
             outputs = named_outputs(result)
-            # JAX compiles a loop anew in every call that is not compiled itself.
-            compiled = {} if programs is None and has_loops(self.program) else programs
-            self._measured: dict[str, Callable[..., Any]] | None = compiled
+            self._programs: Programs | None = {} if has_loops(self.program) else None
         if not outputs:
             raise UsageError(
                 f"{self.name} returned no array of floating numbers; return an array or a pytree "
                 "of arrays"
             )
-        self.start(with_blocks(Piece.from_value(name, array), array) for name, array in outputs)
+        self.start(Piece.from_value(name, array) for name, array in outputs)
         self._returned: list[Any] | None = [array for _, array in outputs]
 
     @cached_property
@@ -176,13 +169,9 @@ class JaxMap(ArrayMap):
             )
 
     def value(self, x: Array) -> Array:
-        """F(x); at the point by a call of the function itself, which shows whether it repeats.
-
-        Where nothing of it is compiled: compiled, it is called but once.
-        """
+        """F(x); at the point by a call of the function itself, which shows whether it repeats."""
         with self.around():
-            called = self._programs is None and np.array_equal(x, self.point)
-            if called or self._flat is None:
+            if self._flat is None or np.array_equal(x, self.point):
                 return super().value(x)
             self.counts.add("function")
             return self._flat.run("value", self.whole_point(x))[0]
@@ -214,7 +203,7 @@ class JaxMap(ArrayMap):
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         if self._rounding is not None:
             return list(self._rounding.run("value", self.call.function, arrays))
-        return list(compiled_call(self._measured, "value", self.call.function, arrays))
+        return list(compiled_call(self._programs, "value", self.call.function, arrays))
 
     def cotangents(self, v: Array) -> list[Any]:
         """By JAX's convention, as are gradients on the way inward."""
@@ -233,11 +222,7 @@ class JaxMap(ArrayMap):
             )
         if self.call.pull is not None:
             return tuple(transform_result(self.call.gradient, *given))
-        if self._kept is None:
-            self._came_with, self._kept = transform_result(
-                jax.vjp, self.call.function, *self.here()
-            )
-        return tuple(transform_result(self._kept, tuple(cotangents)))
+        return tuple(transform_result(self._linearize(), tuple(cotangents)))
 
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
         given = [*self.here(), *tangents]
@@ -249,13 +234,20 @@ class JaxMap(ArrayMap):
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
-        if (found := self._compiled_result("transposed", u, v)) is not None:
+        if (flat := self._compiled_result("transposed", u, v)) is not None:
             self.counts.add("vjp")
-            return found[0], self.domain.zero_still_entries(found[1])
+            return flat[0], self.domain.zero_still_entries(flat[1])
         with self.around():
-            with unsupported():  # whatever a rule does that is not made to be differentiated
-                gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *self.cotangents(v))
-                image = back(tuple(self.directions(u)))
+            tangents, cotangents = self.directions(u), self.cotangents(v)
+            if self._rounding is not None:
+                given = [*self.here(), *tangents, *cotangents]
+                products = self._rounding.run("transposed", self.call.transposed_products, given)
+                count = len(self.outputs)
+                image, gradients = products[:count], products[count:]
+            else:  # of the kept call
+                with unsupported():  # whatever a rule does that is not made to be differentiated
+                    gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *cotangents)
+                    image = back(tuple(tangents))
             self.counts.add("vjp")
             return self.codomain_vector(image), self.domain_vector(gradients)
 
@@ -288,66 +280,10 @@ class JaxMap(ArrayMap):
         columns = [np.asarray(column) for column in transform_result(batched, *stacked)]
         return np.stack([flat([column[k] for column in columns]) for k in range(len(stacked[0]))])
 
-    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
-        """The VJP of the other outputs alone: a rule is handed a symbolic zero for these."""
-        kept = [k for k in range(len(self.outputs)) if k not in missing]
-        if self.call.pull is not None:
-            raise Unsupported("no undefined cotangents")
-        if not kept:
-            return np.zeros(self.domain.size)  # nothing is pulled back, no rule is asked
-
-        def some(*arrays: Any) -> list[Any]:
-            outputs = self.call.function(*arrays)
-            return [outputs[k] for k in kept]
-
-        with self.around():
-            cotangents = self.cotangents(v)
-            back = transform_result(jax.vjp, some, *self.here())[1]
-            self.counts.add("vjp")
-            return self.domain_vector(back([cotangents[k] for k in kept]))
-
-    def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
-        """The JVP in the other inputs alone: a rule is handed a symbolic zero for these."""
-        kept = [k for k in range(len(self.inputs)) if k not in missing]
-        if self.call.push is not None or not kept:
-            raise Unsupported("no undefined tangents")
-        self.counts.add("jvp")
-        with self.around():
-            if self._flat is not None:
-                raise Unsupported("no rule of this function is told which inputs have tangents")
-            tangents = self.directions(u)
-            some, primals = self.call.function_of_some(self.here(), kept)
-            return self.codomain_vector(
-                transform_result(jax.jvp, some, primals, [tangents[k] for k in kept])[1]
-            )
-
-    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
-        """The VJP in some inputs alone: a rule may be told that the others are not perturbed."""
-        kept = sorted(slots)
-        with self.around():
-            told = self.call.pull is None and tells_of_zeros(self.program)
-        if not told:
-            raise Unsupported("no rule of this function is told which inputs are differentiated")
-        with self.around(), jax.disable_jit(not self.compiles_subsets()):
-            some, primals = self.call.function_of_some(self.here(), kept)
-            back = transform_result(jax.vjp, some, *primals)[1]
-            self.counts.add("vjp")
-            gradients = list(map(jnp.zeros_like, self.here()))
-            for place, gradient in zip(
-                kept, transform_result(back, tuple(self.cotangents(v))), strict=True
-            ):
-                gradients[place] = gradient
-            return self.domain_vector(gradients)
-
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         """Traits of gradients; none where JAX makes them, which sees to dtypes and shapes."""
         found = self._compiled_result("vjp", v)
         return super().gradient_traits(v) if found is None else ()
-
-    def compiles_subsets(self) -> bool:
-        """Only loops are: each subset is another program, and all else can do without."""
-        with self.around():
-            return has_loops(self.program)
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
         found, effects = self._watched_call()
@@ -356,12 +292,24 @@ class JaxMap(ArrayMap):
     def _value_effects(self, again: Sequence[Any]) -> list[tuple[str, str]]:
         """That the kept backward came with another value, of a function that repeats `again`."""
         with self.around():
-            if not self._came_with or not self._is_near(
-                self.kept_value(), self.codomain_vector(again)
-            ):
+            if self._flat is not None or self.call.pull is not None:
                 return []
-            told = self.another_value(self._came_with)
-        return [("primal", told)] if told else []
+            try:
+                self._linearize()
+            except Unsupported:
+                return []
+            if not self._is_near(self.kept_value(), self.codomain_vector(again)):
+                return []
+            difference = self.another_value(self._came_with)
+        return [("primal", difference)] if difference else []
+
+    def _linearize(self) -> Callable[..., Any]:
+        """The backward of the kept call. Unsupported where there is none."""
+        if self._kept is None:
+            self._came_with, self._kept = transform_result(
+                jax.vjp, self.call.function, *self.here()
+            )
+        return self._kept
 
     def _watched_call(self) -> tuple[Any, Sequence[tuple[str, str]]]:
         """What one more call returns, and what it sets."""
@@ -410,7 +358,7 @@ class JaxMap(ArrayMap):
             if self._flat is None:
                 arrays = self.arrays(x)
                 changed = self.call.arguments.with_changes(arrays, lambda leaf: leaf, None)
-                return self._alike(changed, programs=self._programs)
+                return self._alike(changed)
         x = self.whole_point(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [
@@ -418,7 +366,7 @@ class JaxMap(ArrayMap):
         ]
         point, held = finite_point(self.domain, np.concatenate(there))
         made = copy.copy(self)
-        made.point, made.held, made._rounded_programs = point, held, {}
+        made.point, made.held, made._jaxprs = point, held, {}
         made._kept, made._came_with, made._returned = None, (), None
         return made
 
@@ -429,7 +377,7 @@ class JaxMap(ArrayMap):
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
-                return self._alike(changed, programs={})
+                return self._alike(changed)
 
         found = twin_in_double(self, fn, made)
         self._require_same_draws(found)
@@ -451,21 +399,37 @@ class JaxMap(ArrayMap):
         with self.around():
             return draws(self.program)
 
-    def rounded_map(self, unit: float, tiny: float, seed: int | None) -> JaxMap:
+    def rounded_map(self, unit: float, tiny: float, seed: int) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""
-        with self.around():
-            jaxprs = self._rounded_programs if self._flat is None else self._flat.jaxprs
+        if not self._has_same_rules_traced:
+            raise Unsupported("it has another derivative where it is traced")
+        return self._rounded(unit, tiny, seed)
+
+    @cached_property
+    def _has_same_rules_traced(self) -> bool:
+        """Whether the rules claim the same where they are traced, as in rounded runs."""
+        if self._flat is not None:
+            return True
+        v = np.ones(self.codomain.size)
+        try:
+            known = self.vjp(v)
+            gap = self._rounded(_FINEST, 0.0, 0).vjp(v) - known
+        except Unsupported:  # the run itself says why
+            return True
+        return not norm(gap) > _ANOTHER * norm(known)
+
+    def _rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:
         inputs, outputs = (
             [each.numpy_piece() for each in some] for some in (self.inputs, self.outputs)
         )
         made = copy.copy(self)
-        made._rounding, made._rounded_programs = Rounded(unit, tiny, seed, jaxprs), {}
+        made._rounding, made._jaxprs = Rounded(unit, tiny, seed, self._jaxprs), {}
         made._flat, made.inputs, made.outputs = None, inputs, outputs
         return made
 
-    def _alike(self, arguments: JaxArguments, **options: Any) -> JaxMap:
+    def _alike(self, arguments: JaxArguments) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
-        return JaxMap(self.call.with_arguments(arguments), **options).share_limits_of(self)
+        return JaxMap(self.call.with_arguments(arguments)).share_limits_of(self)
 
     def derivative(self, v: Array) -> JaxMap:
         count = len(self.inputs)
@@ -503,7 +467,7 @@ class JaxMap(ArrayMap):
         names = [*(slot.name for slot in self.domain.slots), *names]
         with unsupported(UsageError):
             call = JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names))
-            made = JaxMap(call, programs=None if self._programs is None else {})
+            made = JaxMap(call)
         return made.share_limits_of(self)
 
 

@@ -77,13 +77,9 @@ class JaxCall:
             return tuple(self.push(self.arguments, arrays[:count], arrays[count:]))
         return transform_result(jax.jvp, self.function, arrays[:count], arrays[count:])[1]  # type: ignore[no-any-return] # a tuple
 
-    def function_of_some(
-        self, here: Sequence[Any], kept: Sequence[int]
-    ) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
-        """The function of some of its arrays alone, the others at `here`; and these there."""
-
-        def some(*arrays: Any) -> tuple[Any, ...]:
-            whole = dict(enumerate(here)) | dict(zip(kept, arrays, strict=True))
-            return self.function(*(whole[k] for k in range(len(here))))
-
-        return some, [here[k] for k in kept]
+    def transposed_products(self, *arrays: Any) -> tuple[Any, ...]:
+        """(x, u, v) -> J u from the transpose of v -> J^T v, and J^T v."""
+        count = len(self.arguments.values)
+        here, tangents = arrays[:count], arrays[count : 2 * count]
+        gradients, back = jax.vjp(lambda *v: self.gradient(*here, *v), *arrays[2 * count :])
+        return (*back(tangents), *gradients)

@@ -1,7 +1,7 @@
 """Compiled JAX programs, kept from one check to the next.
 
 A program is kept by what it does, not by the function that it was made of: every map traces its
-function anew, and what it closes over counts as it is then. Two traces that are equal, equation by
+function anew, and what it closes over counts as it is then. Two traces that read alike, equation by
 equation, run the same compiled program, and the arrays closed over are arguments of it.
 """
 
@@ -20,11 +20,9 @@ import numpy as np
 from jax.extend import core
 
 from gradproof._data.space import Array
-from gradproof.jax._rules import functions_in, is_of_jax
+from gradproof.jax._rules import equations_of, inner_programs, rule_functions
 
 _KEPT = 64  # compiled programs; a check makes up to ten
-_RULES = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
-_INSIDE = ("call_jaxpr", "fun_jaxpr", "jaxpr")
 
 Programs = dict[str, Callable[..., Any]]
 
@@ -34,28 +32,59 @@ def compiled_call(
 ) -> Any:
     """fn(*arrays), a tuple of arrays; compiled where there are programs to keep it among, by name.
 
-    Arrays are of the same shapes and dtypes in every call; "value" is never differentiated.
+    Arrays are of the same shapes and dtypes in every call.
     """
     if programs is None:
         return fn(*arrays)
+    if name not in programs:
+        programs[name] = jax.jit(fn)
     try:
-        if name not in programs:
-            programs[name] = _shared_program(fn, arrays, ruled=name != "value")
         return programs[name](*arrays)
     except (TypeError, jax.errors.JAXTypeError, jax.errors.JAXIndexError):
         programs[name] = fn  # what steers by values cannot be traced
         return fn(*arrays)
 
 
-def _shared_program(
-    fn: Callable[..., Any], arrays: Sequence[Any], *, ruled: bool
-) -> Callable[..., Any]:
-    """The compiled program of a function; unless it is `ruled`, its custom rules do not count."""
-    traced = jax.make_jaxpr(fn)(*arrays)
-    if traced.effects:  # such as a callback: its order is JAX's matter
-        return jax.jit(fn)  # type: ignore[no-any-return]  # JAX's
-    compiled = _compiled_program(_Program(_identity(traced.jaxpr, ruled), traced.jaxpr))
-    return lambda *arrays: tuple(compiled(traced.consts, *arrays))
+@dataclass(frozen=True)
+class _Program:
+    """A program without its constants, equal to every other that does the same.
+
+    Attributes:
+        identity: its text, which names operations, options, shapes and dtypes; the bytes of the
+            numbers in it; of the rules that JAX brings along for some functions the code, and what
+            they hold. Jaxprs in these are equal to themselves alone.
+    """
+
+    identity: Hashable
+    jaxpr: Any = field(compare=False)
+
+    @classmethod
+    def from_jaxpr(cls, jaxpr: Any) -> _Program:
+        equations = list(equations_of(jaxpr))
+        atoms = [atom for each in equations for atom in each.invars]
+        numbers = [np.asarray(atom.val) for atom in atoms if isinstance(atom, core.Literal)]
+        for program in (each for equation in equations for each in inner_programs(equation)):
+            numbers += map(np.asarray, getattr(program, "consts", ()))
+        seen: dict[int, Any] = {}
+        rules = [each for equation in equations for each in rule_functions(equation, seen)]
+        # What is not differentiated goes with the rule: the solver of `custom_root` is such.
+        held = [each.val for each in seen.values() if "val" in getattr(type(each), "__slots__", ())]
+        parts = (
+            str(jaxpr),
+            *(number.tobytes() for number in numbers),
+            *(getattr(rule, "__code__", rule) for rule in rules),
+            *map(_itself_or_unique, held),
+        )
+        return cls(parts, jaxpr)
+
+
+def _itself_or_unique(value: Any) -> Hashable:
+    """The value where it has a hash; else what is equal to nothing."""
+    try:
+        hash(value)
+    except TypeError:
+        return object()
+    return value  # type: ignore[no-any-return]  # it has a hash
 
 
 class Flat:
@@ -64,15 +93,11 @@ class Flat:
     Each way to ask is one program, into which a vector goes as a whole and which hands back one:
     no transfer of each array, and nothing is traced again. Complex entries are two coordinates;
     cotangents and gradients are conjugated (J^T v = conj(vjp(conj(v)))).
-
-    Attributes:
-        jaxprs: of its derivatives, by name; shared by functions that are equal and hold no arrays.
     """
 
     def __init__(self, traced: Any) -> None:
         self._constants = traced.consts
-        self._program = _Program(_identity(traced.jaxpr, ruled=True), traced.jaxpr)
-        self.jaxprs: dict[Any, Any] = {} if traced.consts else _companions(self._program)
+        self._program = _Program.from_jaxpr(traced.jaxpr)
         self._ways: Programs = {}  # those used: to find one among all the program is hashed
 
     def run(self, way: str, *vectors: Array) -> list[Array]:
@@ -165,97 +190,3 @@ _WAYS: dict[str, Callable[..., list[Any]]] = {
     "jvps": _jvps,
     "transposed": _transposed_products,
 }
-
-
-@dataclass(frozen=True)
-class _Program:
-    """A program without its constants, equal to every other that does the same."""
-
-    identity: Hashable
-    jaxpr: Any = field(compare=False)
-
-
-@functools.lru_cache(maxsize=_KEPT)
-def _companions(_: _Program) -> dict[Any, Any]:
-    """What is kept with a program."""
-    return {}
-
-
-@functools.lru_cache(maxsize=_KEPT)
-def _compiled_program(program: _Program) -> Callable[..., Any]:
-    def run(constants: Sequence[Any], *arrays: Any) -> Any:
-        return core.jaxpr_as_fun(core.ClosedJaxpr(program.jaxpr, constants))(*arrays)
-
-    return jax.jit(run)  # type: ignore[no-any-return]  # JAX's
-
-
-def _identity(jaxpr: Any, ruled: bool) -> Hashable:
-    """Equal for two programs that do the same: operations, options, shapes, dtypes, numbers.
-
-    A custom rule is a Python function, made anew in every trace: two programs with one are equal
-    only where it does not count.
-    """
-    numbers: dict[Any, int] = {}
-
-    def place(atom: Any) -> Hashable:
-        if isinstance(atom, core.Literal):
-            return (atom.aval, _option(atom.val, ruled))
-        return numbers.setdefault(atom, len(numbers)), atom.aval
-
-    def options(equation: Any) -> Hashable:
-        counts = equation.params.items()
-        if not ruled and equation.primitive.name in _RULES:
-            counts = [(name, each) for name, each in counts if name in _INSIDE]
-        return tuple((name, _option(each, ruled)) for name, each in counts)
-
-    return (
-        tuple(map(place, (*jaxpr.constvars, *jaxpr.invars))),
-        tuple(
-            (
-                each.primitive,
-                each.ctx,
-                options(each),
-                tuple(map(place, each.invars)),
-                tuple(map(place, each.outvars)),
-            )
-            for each in jaxpr.eqns
-        ),
-        tuple(map(place, jaxpr.outvars)),
-    )
-
-
-def _option(value: Any, ruled: bool) -> Hashable:
-    """A parameter or number, as what it is equal to; by itself where nothing can tell."""
-    if isinstance(value, (tuple, list)):
-        return tuple(_option(each, ruled) for each in value)
-    if isinstance(value, core.ClosedJaxpr):
-        return _identity(value.jaxpr, ruled), _option(value.consts, ruled)
-    if isinstance(value, core.Jaxpr):
-        return _identity(value, ruled)
-    if isinstance(value, (bool, int, float, complex, np.number, np.ndarray)):
-        array = np.asarray(value)  # 0.0 and -0.0, 1 and True are not the same
-        return type(value), array.dtype, array.shape, array.tobytes()
-    if hasattr(value, "transforms") and is_of_jax(value):  # a rule, wrapped in every trace
-        seen: dict[int, Any] = {}
-        codes = tuple(getattr(each, "__code__", None) for each in functions_in(value, seen))
-        # What is not differentiated goes with the rule: the solver of `custom_root` is such.
-        held = tuple(_option(_wrapped_constant(each), ruled) for each in seen.values())
-        # Objects hold what nothing here compares.
-        return (codes, held) if all(codes) else _Itself(value)
-    try:
-        hash(value)
-    except TypeError:
-        return _Itself(value)
-    return value  # type: ignore[no-any-return]  # it has a hash
-
-
-def _wrapped_constant(value: Any) -> tuple[Any, ...]:
-    """What is not differentiated, in JAX's wrapper of such an argument; empty of all else."""
-    return (value.val,) if "val" in getattr(type(value), "__slots__", ()) else ()
-
-
-@dataclass(frozen=True, eq=False)
-class _Itself:
-    """What is equal to nothing but itself; held, so that no other has its identity."""
-
-    value: Any

@@ -41,6 +41,7 @@ _NORMWISE = frozenset(_NORMWISE_NAMES.split())
 _SUMS = ("reduce_sum", "scatter-add")
 _PREFIXES = {"cumsum": jnp.add, "cumprod": jnp.multiply, "cumlogsumexp": jnp.logaddexp}
 _LEADING = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex64}
+_WHOLE = ("shard_map", "pallas_call")  # not taken apart
 _INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters in which an operation keeps a program
 
 
@@ -50,13 +51,8 @@ class Rounded:
     `programs` are jaxprs by name, shared by the runs of one map.
     """
 
-    _xp: Any = np  # of what is rounded
-
-    def __init__(
-        self, unit: float, tiny: float, seed: int | None, programs: dict[Any, Any]
-    ) -> None:
-        self._unit, self._tiny, self._programs = unit, tiny, programs
-        self._to_nearest, self._seed = seed is None, seed or 0
+    def __init__(self, unit: float, tiny: float, seed: int, programs: dict[Any, Any]) -> None:
+        self._unit, self._tiny, self._programs, self._seed = unit, tiny, programs, seed
         self._draws = np.random.Generator(np.random.Philox(key=self._seed))
         self._start: Any = self._draws.bit_generator.state
 
@@ -115,10 +111,8 @@ class Rounded:
             return self._scan(parameters, values)
         if name in _PREFIXES:
             return self._cumulative(name, values[0], **parameters)
-        if name == "shard_map":
-            return self._run_sharded(parameters, values)
-        if name == "pallas_call":
-            raise Unsupported("it holds a Pallas kernel, which is one operation here")
+        if name in _WHOLE:
+            raise Unsupported(f"it holds a {name}, which is one operation here")
         inside = next((parameters[key] for key in _INSIDE if key in parameters), None)
         if inside is not None and hasattr(getattr(inside, "jaxpr", inside), "eqns"):
             return self._run_closed(inside, values)
@@ -131,7 +125,7 @@ class Rounded:
 
     def _apply_equation(self, equation: Any, values: Sequence[Any]) -> list[Any]:
         """What an operation makes of these values."""
-        if self._xp is np and (found := numpy_result(equation, values)) is not None:
+        if (found := numpy_result(equation, values)) is not None:
             return [found]
         results = bind_equation(equation, values)
         return list(
@@ -140,8 +134,7 @@ class Rounded:
 
     def _host_array(self, value: Any) -> Any:
         """An array of numbers or flags, where NumPy may work on it."""
-        plain = self._xp is np and getattr(value, "dtype", None) in PLAIN
-        return np.asarray(value) if plain else value
+        return np.asarray(value) if getattr(value, "dtype", None) in PLAIN else value
 
     def _sum_with_error(self, equation: Any, total: Any, *values: Any) -> Any:
         """A sum, off by what its partial sums are rounded by: XLA adds arrays of few bits in these.
@@ -153,37 +146,19 @@ class Rounded:
         """
         if getattr(total, "dtype", None) not in _LEADING or not total.size or not self._tiny:
             return total
-        xp = self._xp
         if len(values) == 1:
             levels = np.log2(values[0].size / total.size)
-            sizes = xp.sqrt(levels * self._apply_equation(equation, [xp.abs(values[0]) ** 2])[0])
+            sizes = np.sqrt(levels * self._apply_equation(equation, [np.abs(values[0]) ** 2])[0])
         else:
-            parts = xp.abs(values[0]), values[1], xp.abs(values[2])
+            parts = np.abs(values[0]), values[1], np.abs(values[2])
             (sizes,) = self._apply_equation(equation, parts)
         error = self._unit * sizes * self._signed_draws(total)
-        return xp.where(self._rounded_constant(total) == total, total, total + error)
+        return np.where(self._rounded_constant(total) == total, total, total + error)
 
     def _cumulative(self, name: str, value: Any, axis: int, reverse: bool) -> list[Any]:
         """Sums or products to each place. One operation to JAX, which rounds inside of it."""
         scan = partial(jax.lax.associative_scan, _PREFIXES[name], reverse=reverse, axis=axis)
         return list(self.run((name, value.shape, value.dtype, axis, reverse), scan, [value]))
-
-    def _run_sharded(self, parameters: Any, values: list[Any]) -> list[Any]:
-        """The program of one device on all of them, compiled: what is the same is rounded alike."""
-        name = id(parameters["jaxpr"]), self._unit, self._tiny
-        if name not in self._programs:
-
-            def program(key: Any, *values: Any) -> tuple[Any, ...]:
-                run = _Traced(self._unit, self._tiny, key)
-                return tuple(run._run_closed(parameters["jaxpr"], values))
-
-            same = {option: parameters[option] for option in ("mesh", "out_specs", "check_vma")}
-            specs = jax.sharding.PartitionSpec(), *parameters["in_specs"]
-            axes = parameters["newly_manual_axes"]
-            mapped = jax.shard_map(program, in_specs=specs, axis_names=axes, **same)
-            self._programs[name] = jax.jit(mapped)
-        seeds = self._generator(*values).integers(2**32)
-        return list(self._programs[name](jax.random.key(int(seeds)), *values))
 
     def _cond(self, branches: Sequence[Any], index: Any, *operands: Any) -> list[Any]:
         return self._run_closed(branches[int(index)], operands)
@@ -217,22 +192,19 @@ class Rounded:
 
     def _round(self, value: Any) -> Any:
         def at_random(array: Any) -> Any:
-            draws = None if self._to_nearest else self._uniform_draws(array)
-            return round_at_random(array, draws, self._unit, self._tiny, self._xp)
+            return round_at_random(array, self._uniform_draws(array), self._unit, self._tiny)
 
         return self._on_grid(value, at_random)
 
     def _rounded_constant(self, value: Any) -> Any:
-        return self._on_grid(
-            value, partial(round_to_nearest, unit=self._unit, tiny=self._tiny, xp=self._xp)
-        )
+        return self._on_grid(value, partial(round_to_nearest, unit=self._unit, tiny=self._tiny))
 
     def _on_grid(self, value: Any, rounded: Callable[[Any], Any]) -> Any:
         kind = getattr(value, "dtype", None)
         if kind == np.complex128:
             parts = (self._on_grid(part, rounded) for part in (value.real, value.imag))
             return jax.lax.complex(*parts)
-        return rounded(self._xp.asarray(value)) if kind == np.float64 and value.size else value
+        return rounded(np.asarray(value)) if kind == np.float64 and value.size else value
 
     def _perturbed_matrix(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
@@ -240,14 +212,12 @@ class Rounded:
         if kind not in (np.float64, np.complex128) or value.ndim < 2 or not value.size:
             return value
         size = self._unit * max(value.shape[-2:]) ** 0.5
-        largest = self._xp.max(self._xp.abs(value), axis=(-2, -1), keepdims=True)
+        largest = np.max(np.abs(value), axis=(-2, -1), keepdims=True)
         return value + size * largest * self._signed_draws(value)
 
     def _signed_draws(self, value: Any) -> Any:
         """Numbers in [-1, 1), of complex arrays complex ones, one for each entry."""
-        if self._to_nearest:
-            return 0.0
-        draws = 2 * self._uniform_draws(self._xp.stack([value.real, value.imag])) - 1
+        draws = 2 * self._uniform_draws(np.stack([value.real, value.imag])) - 1
         return draws[0] if value.dtype == np.float64 else draws[0] + 1j * draws[1]
 
     def _uniform_draws(self, value: Any) -> Any:
@@ -256,57 +226,11 @@ class Rounded:
         Arithmetic repeats itself: what a backward keeps of the forward is rounded once, for all
         its cotangents, and what these have in common does not average out over them.
         """
-        return self._generator(value).random(value.shape)
-
-    def _generator(self, *values: Any) -> np.random.Generator:
-        """A generator seeded by leading digits of values: the last differ between machines."""
-        found = self._seed
-        for value in values:
-            if (kind := getattr(value, "dtype", None)) in _LEADING:
-                found = zlib.crc32(np.asarray(value).astype(_LEADING[kind]).tobytes(), found)
-        self._start["state"]["key"] = np.asarray([found, self._seed], np.uint64)
+        leading = np.asarray(value).astype(_LEADING[value.dtype])  # the last differ by machine
+        seed = zlib.crc32(leading.tobytes(), self._seed)
+        self._start["state"]["key"] = np.asarray([seed, self._seed], np.uint64)
         self._draws.bit_generator.state = self._start  # a new one takes longer than the draws
-        return self._draws
-
-
-class _Traced(Rounded):
-    """Rounding in a program that JAX traces: a key of JAX's draws."""
-
-    _xp = jnp
-
-    def __init__(self, unit: float, tiny: float, key: Any) -> None:
-        super().__init__(unit, tiny, 0, {})
-        self._key = key
-
-    def _uniform_draws(self, value: Any) -> Any:
-        self._key, drawn = jax.random.split(self._key)
-        return jax.random.uniform(drawn, value.shape, np.float64)
-
-    def _run_with_key(self, program: Any, key: Any, *arrays: Any) -> tuple[Any, ...]:
-        """The key that is left after a program, and its results."""
-        run = _Traced(self._unit, self._tiny, key)
-        results = run._run_closed(program, arrays)
-        return (run._key, *results)
-
-    def _cond(self, branches: Sequence[Any], index: Any, *operands: Any) -> list[Any]:
-        ways = [partial(self._run_with_key, branch) for branch in branches]
-        self._key, *results = jax.lax.switch(index, ways, self._key, *operands)
-        return list(results)
-
-    def _while(self, parameters: Any, values: list[Any]) -> list[Any]:
-        """A loop of JAX's, around which the key goes with what is carried."""
-        first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
-        of_test, of_body = values[:first], values[first : first + second]
-
-        def going(state: Any) -> Any:
-            return self._run_with_key(parameters["cond_jaxpr"], state[0], *of_test, *state[1:])[1]
-
-        def step(state: Any) -> Any:
-            return self._run_with_key(parameters["body_jaxpr"], state[0], *of_body, *state[1:])
-
-        start = (self._key, *values[first + second :])
-        self._key, *carry = jax.lax.while_loop(going, step, start)
-        return list(carry)
+        return self._draws.random(value.shape)
 
 
 def _broadcast_flags(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:

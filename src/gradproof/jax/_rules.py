@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
@@ -91,23 +91,20 @@ def draws(program: Program) -> list[str]:
     return [str(out.aval) for each in drawing for out in each.outvars]
 
 
-def tells_of_zeros(program: Program) -> bool:
-    """Whether a rule in it is told which inputs are differentiated, or may be.
-
-    Those with `symbolic_zeros=True` are; for all others JAX makes zeros.
-    """
-    return program is None or any(each.params.get("symbolic_zeros") for each in program)
-
-
 def equations_of(jaxpr: Any) -> Iterator[Any]:
     """All of a jaxpr, those inside of others too."""
     for equation in jaxpr.eqns:
         yield equation
-        for parameter in equation.params.values():
-            for each in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-                inner = getattr(each, "jaxpr", each)
-                if hasattr(inner, "eqns"):
-                    yield from equations_of(inner)
+        for inner in inner_programs(equation):
+            yield from equations_of(getattr(inner, "jaxpr", inner))
+
+
+def inner_programs(equation: Any) -> Iterator[Any]:
+    """The jaxprs among the parameters of an equation, with constants or without."""
+    for parameter in equation.params.values():
+        for each in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
+            if hasattr(getattr(each, "jaxpr", each), "eqns"):
+                yield each
 
 
 # Operations with rules that are parameters of theirs, in which they are found.
@@ -132,7 +129,7 @@ def _is_plain(equation: Any) -> bool:
     if any(_is_narrow(atom.aval) for atom in (*equation.invars, *equation.outvars)):
         return False
     rules = ad.primitive_jvps.get(primitive), ad.primitive_transposes.get(primitive)
-    return all(map(_known_of_jax, rules)) and all(map(is_of_jax, equation.params.values()))
+    return all(map(_known_of_jax, rules)) and _are_of_jax(rule_functions(equation))
 
 
 def _is_narrow(kind: Any) -> bool:
@@ -140,14 +137,19 @@ def _is_narrow(kind: Any) -> bool:
     return dtype is not None and jnp.issubdtype(dtype, jnp.inexact) and dtype.itemsize < 4
 
 
+def rule_functions(equation: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
+    """The functions that an equation holds: rules of differentiation, and what they close over."""
+    for parameter in equation.params.values():
+        yield from functions_in(parameter, seen)
+
+
 @functools.lru_cache(maxsize=1024)
 def _known_of_jax(rule: Any) -> bool:
-    return is_of_jax(rule)
+    return _are_of_jax(functions_in(rule))
 
 
-def is_of_jax(value: Any) -> bool:
-    """Whether no function of another package is found in a parameter or a rule."""
-    return all(str(each.__module__).partition(".")[0] in _JAX for each in functions_in(value))
+def _are_of_jax(functions: Iterable[Any]) -> bool:
+    return all(str(each.__module__).partition(".")[0] in _JAX for each in functions)
 
 
 def functions_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:

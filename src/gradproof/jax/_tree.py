@@ -6,7 +6,6 @@ import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from gradproof._adapters.arrays import Piece, chosen_names, name_at, read_pieces
 from gradproof._adapters.double import convert_partial
 from gradproof._data.exceptions import first_line
 from gradproof._data.inputs import output_name, parameter_names, selected_positions
-from gradproof._data.space import Array, Box
+from gradproof._data.space import Array
 from gradproof.errors import UsageError
 from gradproof.jax._constants import double_precision
 
@@ -136,8 +135,7 @@ class JaxArguments:
     def read(self) -> tuple[list[Piece], Array]:
         """What the exchangeable arrays are, on devices where the user put them, and the point."""
         values = [jnp.asarray(value) for value in self.values]
-        pieces, point = read_pieces(self.names, values)
-        return list(map(with_blocks, pieces, values)), point
+        return read_pieces(self.names, values)
 
 
 def _paths_and_structure(tree: Any) -> Any:
@@ -151,22 +149,6 @@ def _paths_and_structure(tree: Any) -> Any:
 def device_of(value: Any) -> Any:
     """Device or sharding to which an array is committed; None where it is free."""
     return value.sharding if getattr(value, "committed", False) else None
-
-
-def with_blocks(piece: Piece, value: jax.Array) -> Piece:
-    """The piece, whose places name the devices where these do not all hold the same of it."""
-    if len(value.sharding.device_set) == 1 or value.sharding.is_fully_replicated:
-        return piece
-    holders: dict[tuple[tuple[int, int], ...], list[str]] = {}
-    for device, box in value.sharding.devices_indices_map(value.shape).items():
-        pairs = zip(box, value.shape, strict=True)
-        bounds = tuple(part.indices(length)[:2] for part, length in pairs)
-        holders.setdefault(bounds, []).append(str(device.id))
-    blocks = tuple(
-        Box(f"device{'s' * (len(names) > 1)} {' and '.join(names)}", bounds)
-        for bounds, names in holders.items()
-    )
-    return replace(piece, slot=replace(piece.slot, blocks=blocks))
 
 
 def named_outputs(result: Any) -> list[tuple[str, Any]]:
