@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import runpy
 import shlex
@@ -181,7 +182,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
             raise UserCodeError(arguments.target, error) from error
     # The seed makes the arrays too, so that this line repeats the whole run.
     line = shlex.join(["gradproof", *argv, *(["--seed", str(seed)] if given is None else [])])
-    report = _output.report_for_shell(report, line, _output.OPTIONS)
+    report = dataclasses.replace(report, repeat=line)
     if not arguments.quiet:
         _print_reports([CaseResult(report.target, report)])
     _write_files(arguments, [(report.target, report)])
@@ -206,8 +207,7 @@ def _run_record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     try:
         from gradproof import torch
     except ModuleNotFoundError as error:
-        extra = "pip install 'gradproof[torch]'"
-        raise UsageError(f"record: {error.name} is needed: {extra}") from error
+        raise UsageError(f"record: {error}") from None
     before = sys.argv, sys.path[:]
     sys.argv = [arguments.script, *(argv[argv.index("--") + 1 :] if "--" in argv else [])]
     sys.path.insert(0, str(Path(arguments.script).resolve().parent))

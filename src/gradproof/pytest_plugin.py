@@ -200,10 +200,7 @@ class _Run(_asserts.Run):
             self._left -= report.seconds
         if self._item is None:  # a file is being imported
             return report
-        options = {"budget_seconds": "--gradproof-total-seconds"} if self._left is not None else {}
-        report = _output.report_for_shell(
-            report, self._repeat_line(self._item, report.seed), options
-        )
+        report = dataclasses.replace(report, repeat=self._repeat_line(self._item, report.seed))
         wanted = self._config.getoption("gradproof_report") is not None
         kept = {
             "verdict": report.verdict.value,
@@ -250,10 +247,6 @@ def pytest_runtest_makereport(
     if isinstance(error, DerivativeError) and error.report is not None and crash is not None:
         undecided = error.report.verdict is not Verdict.FAILED
         crash.message = (undecided_line if undecided else summary.headline)(error.report)
-        if _output.is_on_github():
-            message = summary.annotation(error.report)
-            line = _output.annotation("error", (crash.path, crash.lineno), message)
-            vars(report)["gradproof_annotation"] = line
     return report
 
 
@@ -282,7 +275,6 @@ class _Collector:
         self._path = "" if file is None else os.path.abspath(file)  # tests may move elsewhere
         self._checked: list[tuple[str, Checked]] = []
         self._compared: list[ComparedCall] = []
-        self._annotations: list[str] = []
         self._config, self._seeds = config, _remembered_seeds(config)
 
     def pytest_report_header(self) -> str | None:
@@ -296,7 +288,6 @@ class _Collector:
         self._compared += [
             _compared_call(each) for each in getattr(report, "gradproof_compared", [])
         ]
-        self._annotations += filter(None, [getattr(report, "gradproof_annotation", None)])
         refuted = [each["seed"] for each in _checks_of_test(report) if each["verdict"] == "failed"]
         if report.failed and refuted:
             self._seeds[report.nodeid] = refuted[-1]  # the check at which the test stopped
@@ -328,8 +319,6 @@ class _Collector:
             terminalreporter.write(suite.render(self._compared))
         if self._checked:
             self._write_count(terminalreporter)
-        for line in self._annotations:
-            terminalreporter.write_line(line)
 
     def _write_count(self, terminalreporter: pytest.TerminalReporter) -> None:
         rows = [(Verdict(c["verdict"]), float(c["resolution"])) for _, c in self._checked]

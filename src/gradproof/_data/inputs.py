@@ -83,19 +83,13 @@ def _takes_one(fn: Callable[..., Any], given: int) -> bool:
 
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function; of a layer, those of its `forward`. [] where unknown.
-
-    Of a class they are those of its own `__init__`, which a metaclass may hide.
-    """
+    """The parameters of a function; of a layer, those of its `forward`. [] where unknown."""
     if _is_silent(_wrapped_function(fn)):
         return []
-    made = vars(fn).get("__init__") if isinstance(fn, type) else None
     try:
-        found = list(inspect.signature(made or fn).parameters.values())
+        found = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # builtins have none
         return []
-    if made is not None:
-        return found[1:]
     forward = getattr(fn, "forward", None)
     anything = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     if callable(forward) and all(parameter.kind in anything for parameter in found):

@@ -24,12 +24,6 @@ def deciding_text(report: Report) -> str:
     return "nothing was checked"
 
 
-def annotation(report: Report) -> str:
-    """A failure in a few lines, beside the line of a change: what, why, and how to repeat it."""
-    causes = [cause.message for result in report.checks for cause in result.causes[:1]]
-    return "\n".join(filter(None, (headline(report), *causes[:1], report.repeat)))
-
-
 def unverified_text(report: Report) -> str:
     """What of a report that passed was asked for and not tested; "" where nothing was."""
     found = [

@@ -12,6 +12,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
+try:
+    import torch  # noqa: F401  # for the sentence, if it is missing
+except ModuleNotFoundError:
+    line = "gradproof.torch needs PyTorch: pip install 'gradproof[torch]'"
+    raise ModuleNotFoundError(line, name="torch") from None
+
 from gradproof._asserts import chosen_way
 from gradproof._data import options as _options
 from gradproof._data.frames import set_public_module
