@@ -75,7 +75,7 @@ def test_the_sdist_holds_what_its_tests_need(sdist):
 
 
 UNTESTED = {  # at their oldest; constraints-oldest.txt says why
-    *("torch", "jax", "triton", "jacobi", "mpmath", "numdifftools", "furo", "myst-parser"),
+    *("torch", "triton", "jacobi", "mpmath", "numdifftools", "furo", "myst-parser"),
     *("sphinx", "expecttest", "mypy", "ruff", "distributed"),
 }
 
