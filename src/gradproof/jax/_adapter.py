@@ -28,7 +28,7 @@ from gradproof.jax._programs import Flat, Programs, compiled_call
 from gradproof.jax._rounding import Rounded
 from gradproof.jax._rules import (
     Program,
-    draws,
+    drawn_bit_types,
     has_loops,
     is_plain,
     is_refusal,
@@ -258,7 +258,9 @@ class JaxMap(ArrayMap):
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.cotangents, vs), strict=True)]
             self.counts.add("vjp")
-            return self._rows(jax.vmap(lambda *v: tuple(self.pull(v))), stacked, self.domain_vector)
+            return self._batched_rows(
+                jax.vmap(lambda *v: tuple(self.pull(v))), stacked, self.domain_vector
+            )
 
     def jvp_batch(self, us: Array) -> Array:
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
@@ -271,10 +273,12 @@ class JaxMap(ArrayMap):
                 push = transform_result(jax.linearize, self.call.function, *self.here())[1]
             else:
                 push = partial(self.call.tangent, *self.here())
-            return self._rows(jax.vmap(lambda *u: tuple(push(*u))), stacked, self.codomain_vector)
+            return self._batched_rows(
+                jax.vmap(lambda *u: tuple(push(*u))), stacked, self.codomain_vector
+            )
 
     @staticmethod
-    def _rows(
+    def _batched_rows(
         batched: Callable[..., Any], stacked: list[Any], flat: Callable[[list[Any]], Array]
     ) -> Array:
         columns = [np.asarray(column) for column in transform_result(batched, *stacked)]
@@ -316,7 +320,7 @@ class JaxMap(ArrayMap):
         with restored(RandomState().restore), self.around():
             np.random.rand()  # noqa: NPY002  # refills the state, which a few draws then only walk
             state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
-            found = outputs_of(self.call.bare(self.here()))
+            found = outputs_of(self.call.unguarded_result(self.here()))
             seeded = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
         return found, [("random", "the function set NumPy's global random state")] * seeded
 
@@ -358,7 +362,7 @@ class JaxMap(ArrayMap):
             if self._flat is None:
                 arrays = self.arrays(x)
                 changed = self.call.arguments.with_changes(arrays, lambda leaf: leaf, None)
-                return self._alike(changed)
+                return self._map_of_arguments(changed)
         x = self.whole_point(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [
@@ -371,15 +375,15 @@ class JaxMap(ArrayMap):
         return made
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
-        def made() -> JaxMap:
+        def build_twin() -> JaxMap:
             with double_precision():
                 arrays = [double_precision_value(array) for array in self.here()]
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
-                return self._alike(changed)
+                return self._map_of_arguments(changed)
 
-        found = twin_in_double(self, fn, made)
+        found = twin_in_double(self, fn, build_twin)
         self._require_same_draws(found)
         return found
 
@@ -397,7 +401,7 @@ class JaxMap(ArrayMap):
     def drawn_bits(self) -> list[str]:
         """The random bits that the function draws."""
         with self.around():
-            return draws(self.program)
+            return drawn_bit_types(self.program)
 
     def rounded_map(self, unit: float, tiny: float, seed: int) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""
@@ -427,7 +431,7 @@ class JaxMap(ArrayMap):
         made._flat, made.inputs, made.outputs = None, inputs, outputs
         return made
 
-    def _alike(self, arguments: JaxArguments) -> JaxMap:
+    def _map_of_arguments(self, arguments: JaxArguments) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
         return JaxMap(self.call.with_arguments(arguments)).share_limits_of(self)
 
