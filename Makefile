@@ -40,7 +40,8 @@ test-numpy: .venv-numpy/.installed
 test-jax: .venv-jax/.installed
 	OMP_NUM_THREADS=1 .venv-jax/bin/pytest -n 2
 
-# The oldest versions that are declared, of JAX and of what needs no framework.
+# The oldest versions that are declared, of JAX and of what needs no framework. Pallas of that JAX
+# imports absl, which JAX does not depend on.
 test-oldest: .venv-oldest/.installed
 	OMP_NUM_THREADS=1 .venv-oldest/bin/pytest -n 2
 
@@ -81,7 +82,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(call fresh,.venv-jax,constraints.txt,scipy jax equinox flax)
 
 .venv-oldest/.installed: pyproject.toml constraints-oldest.txt
-	$(call fresh,.venv-oldest,constraints-oldest.txt,scipy jax)
+	$(call fresh,.venv-oldest,constraints-oldest.txt,scipy jax absl-py)
 
 # An environment ($1) with the package, its test tools and more packages ($3), but not PyTorch, in
 # the versions that a file ($2) says.

@@ -97,7 +97,7 @@ def arrays(
     values = described.drawn_values(np.random.default_rng(seed))
     example = samples.array_from_numpy(values, described.dtype)
 
-    def one(x: Any) -> Any:
+    def identity(x: Any) -> Any:
         return x
 
-    return inputs(one, (example,), shapes=shapes, seed=seed).map(lambda found: found[0])
+    return inputs(identity, (example,), shapes=shapes, seed=seed).map(lambda found: found[0])

@@ -75,8 +75,7 @@ def test_forward_mode_alone_is_linear():
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_sixteen_bits():
     x = jnp.asarray(X[:3], jnp.bfloat16)
-    with pytest.warns(DerivativeWarning, match="honest rounding is as large"):
-        assert both(jnp.tanh, (x,), 1, ["fwd"]) == (False, True)
+    assert both(jnp.tanh, (x,), 1, ["fwd"]) == (False, True)
     assert accepts(ours, jnp.tanh, (x,), 1, ["rev"])
     assert both(ruled(lambda x, t: 0 * t), (x,), 1, ["fwd"]) == (True, False)
 

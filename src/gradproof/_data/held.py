@@ -39,10 +39,10 @@ def finite_point(space: Space, values: Array) -> tuple[Array, HeldEntries | None
             f"{space.locate(bad[0])} is nan: a derivative is checked at numbers; replace the value"
         )
     mask = np.isinf(values)
-    return np.where(mask, 0.0, values), HeldEntries(values, mask, _note(space, mask))
+    return np.where(mask, 0.0, values), HeldEntries(values, mask, _held_note(space, mask))
 
 
-def _note(space: Space, mask: Array) -> str:
+def _held_note(space: Space, mask: Array) -> str:
     told = []
     for position, slot in enumerate(space.slots):
         if count := int(mask[space.span(position)].sum()):

@@ -30,7 +30,7 @@ def space_with_limits(space: Space, point: Values, domain: Any) -> Space:
     Raises:
         UsageError: it is none of these, or an entry of the point lies outside.
     """
-    slots, limits = [], _limits(space, domain)
+    slots, limits = [], _limits_of_slots(space, domain)
     for position, slot in enumerate(space.slots):
         slot = replace(slot, limits=limits[position])
         still = _still_entries(slot, position, point[space.span(position)])
@@ -58,7 +58,7 @@ def border_notes(space: Space, point: Values) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _limits(space: Space, domain: Any) -> list[tuple[float, float]]:
+def _limits_of_slots(space: Space, domain: Any) -> list[tuple[float, float]]:
     """Limits of every slot."""
     names = [slot.name for slot in space.slots]
     if not isinstance(domain, Mapping):

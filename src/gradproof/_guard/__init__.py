@@ -51,7 +51,7 @@ def guard_face(face: Callable[P, Result]) -> Callable[P, Result]:
     def run_alone(*args: P.args, **kwargs: P.kwargs) -> Result:
         __tracebackhide__ = True
         with _turns, _Turn():
-            _interrupts.hand_on(sys._getframe())
+            _interrupts.deliver_interrupt(sys._getframe())
             return contextvars.copy_context().run(face, *args, **kwargs)
 
     return run_alone
@@ -107,7 +107,7 @@ class restored:  # named as a function, of which contextlib would make one that 
         finally:
             if self._undo in _open:
                 _open.remove(self._undo)
-        _interrupts.hand_on(sys._getframe(1))
+        _interrupts.deliver_interrupt(sys._getframe(1))
 
 
 class _Turn:
@@ -134,7 +134,7 @@ class _Turn:
     def __exit__(self, *_: object) -> None:
         _running.remove(self)
         self.undo.close()
-        _interrupts.hand_on(sys._getframe(1))
+        _interrupts.deliver_interrupt(sys._getframe(1))
 
     def _close_blocks(self) -> None:
         """End the blocks of `restored` that were left without, as in a generator that is kept."""
@@ -170,9 +170,9 @@ class _Interrupts:
 
     def _note_interrupt(self, number: int, frame: FrameType | None) -> None:
         self._waiting = number, frame
-        self.hand_on(frame)
+        self.deliver_interrupt(frame)
 
-    def hand_on(self, frame: FrameType | None) -> None:
+    def deliver_interrupt(self, frame: FrameType | None) -> None:
         """Call the user's handler where an interrupt waits, and this frame may be interrupted."""
         while self._waiting and frame is not None:
             if frame.f_code in _uninterrupted_code:

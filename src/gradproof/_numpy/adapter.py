@@ -264,7 +264,7 @@ class HandMap(ArrayMap):
         return [*found, *self._gradients.overwritten_gradients(self.domain)]
 
     def map_at(self, x: Array) -> HandMap:
-        return self._alike(
+        return self._map_of_call(
             replace(self._call, inputs=tuple(self._call.filled_inputs(self.arrays(x))))
         )
 
@@ -274,14 +274,14 @@ class HandMap(ArrayMap):
         hand = self._claims if fn is None else fn
         hand = replace(hand, args=tuple(map(double_precision_array, hand.args)))
 
-        def made() -> HandMap:
+        def build_twin() -> HandMap:
             if fn is not None:
                 return build(hand, inputs, kwargs, wrt=self._call.places)
-            return self._alike(replace(self._call, hand=hand, inputs=inputs, kwargs=kwargs))
+            return self._map_of_call(replace(self._call, hand=hand, inputs=inputs, kwargs=kwargs))
 
-        return twin_in_double(self, fn, made)
+        return twin_in_double(self, fn, build_twin)
 
-    def _alike(self, call: HandWrittenCall) -> HandMap:
+    def _map_of_call(self, call: HandWrittenCall) -> HandMap:
         names = [slot.name for slot in self.domain.slots]
         return HandMap(call, names, self._jacobian).share_limits_of(self)
 

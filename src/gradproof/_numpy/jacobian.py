@@ -60,15 +60,18 @@ def product(
         except NotImplementedError as error:  # as SciPy's where none was given
             raise Unsupported(first_line(error)) from error
     if not hasattr(matrix, "tocsr"):
-        matrix = _dense(name, matrix, want)
+        matrix = _dense_matrix(name, matrix, want)
         # Lengths of one say nothing: the gradient of a scalar is a row, a column or a vector.
-        if _long(matrix.shape) in (_long(want), _long((*output, *input_))):
+        if _lengths_above_one(matrix.shape) in (
+            _lengths_above_one(want),
+            _lengths_above_one((*output, *input_)),
+        ):
             matrix = matrix.reshape(want)
     _require_shape(name, matrix.shape, want)
     return np.asarray((matrix.conj().T if adjoint else matrix) @ vector)
 
 
-def _long(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _lengths_above_one(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(length for length in shape if length != 1)
 
 
@@ -79,7 +82,7 @@ def _require_shape(name: str, got: Any, want: tuple[int, int]) -> None:
         )
 
 
-def _dense(name: str, said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
+def _dense_matrix(name: str, said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
     try:
         matrix = to_numpy(said)
     except Exception:  # ragged lists; whatever an object does that is no array

@@ -33,7 +33,7 @@ from gradproof._numdiff.steps import coordinate_scales
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
 from gradproof.jax._adapter import JaxMap
 from gradproof.jax._call import JaxCall
-from gradproof.jax._tree import JaxArguments, counts, is_floating
+from gradproof.jax._tree import JaxArguments, is_differentiated, is_floating
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
 
@@ -49,7 +49,7 @@ def zero_tangent(leaf: Any) -> np.ndarray[Any, Any]:
 
 
 def floating_leaves(tree: Any) -> list[Any]:
-    return [leaf for leaf in tree_util.tree_leaves(tree) if counts(leaf)]
+    return [leaf for leaf in tree_util.tree_leaves(tree) if is_differentiated(leaf)]
 
 
 def is_close(one: Any, other: Any) -> bool:

@@ -28,7 +28,7 @@ from gradproof.jax._programs import Flat, Programs, compiled_call
 from gradproof.jax._rounding import Rounded
 from gradproof.jax._rules import (
     Program,
-    draws,
+    drawn_bit_types,
     has_loops,
     is_plain,
     is_refusal,
@@ -137,8 +137,6 @@ class JaxMap(ArrayMap):
 
     def _is_near(self, ours: Array, theirs: Array, part: float | None = None) -> bool:
         """Whether values are the same but for rounding, or for a part of them."""
-        if ours.shape != theirs.shape:
-            return False
         part = ROUNDINGS * self.resolution if part is None else part
         finite = ours[np.isfinite(ours)]
         size = np.abs(ours) + float(np.sqrt(np.mean(finite**2))) if finite.size else np.abs(ours)
@@ -240,16 +238,18 @@ class JaxMap(ArrayMap):
             self.counts.add("vjp")
             return flat[0], self.domain.zero_still_entries(flat[1])
         with self.around():
-            given = [*self.here(), *self.directions(u), *self.cotangents(v)]
+            tangents, cotangents = self.directions(u), self.cotangents(v)
             if self._rounding is not None:
-                found = self._rounding.run("transposed", self.call.transposed_products, given)
-            else:
+                given = [*self.here(), *tangents, *cotangents]
+                products = self._rounding.run("transposed", self.call.transposed_products, given)
+                count = len(self.outputs)
+                image, gradients = products[:count], products[count:]
+            else:  # of the kept call
                 with unsupported():  # whatever a rule does that is not made to be differentiated
-                    products = self.call.transposed_products
-                    found = compiled_call(self._programs, "transposed", products, given)
+                    gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *cotangents)
+                    image = back(tuple(tangents))
             self.counts.add("vjp")
-            count = len(self.outputs)
-            return self.codomain_vector(found[:count]), self.domain_vector(found[count:])
+            return self.codomain_vector(image), self.domain_vector(gradients)
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
         if (found := self._compiled_result("vjps", vs)) is not None:
@@ -258,7 +258,9 @@ class JaxMap(ArrayMap):
         with self.around():
             stacked = [jnp.stack(column) for column in zip(*map(self.cotangents, vs), strict=True)]
             self.counts.add("vjp")
-            return self._rows(jax.vmap(lambda *v: tuple(self.pull(v))), stacked, self.domain_vector)
+            return self._batched_rows(
+                jax.vmap(lambda *v: tuple(self.pull(v))), stacked, self.domain_vector
+            )
 
     def jvp_batch(self, us: Array) -> Array:
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
@@ -271,10 +273,12 @@ class JaxMap(ArrayMap):
                 push = transform_result(jax.linearize, self.call.function, *self.here())[1]
             else:
                 push = partial(self.call.tangent, *self.here())
-            return self._rows(jax.vmap(lambda *u: tuple(push(*u))), stacked, self.codomain_vector)
+            return self._batched_rows(
+                jax.vmap(lambda *u: tuple(push(*u))), stacked, self.codomain_vector
+            )
 
     @staticmethod
-    def _rows(
+    def _batched_rows(
         batched: Callable[..., Any], stacked: list[Any], flat: Callable[[list[Any]], Array]
     ) -> Array:
         columns = [np.asarray(column) for column in transform_result(batched, *stacked)]
@@ -316,7 +320,7 @@ class JaxMap(ArrayMap):
         with restored(RandomState().restore), self.around():
             np.random.rand()  # noqa: NPY002  # refills the state, which a few draws then only walk
             state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
-            found = outputs_of(self.call.bare(self.here()))
+            found = outputs_of(self.call.unguarded_result(self.here()))
             seeded = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
         return found, [("random", "the function set NumPy's global random state")] * seeded
 
@@ -331,6 +335,11 @@ class JaxMap(ArrayMap):
                 gradient, traits = [self.domain_vector(gradients)], self.traits_of(gradients)
             self.counts.add("vjp")
             return ObservedRun(value, gradient[0], traits, [*effects, *self._value_effects(found)])
+
+    def unreached_slots(self) -> Sequence[int]:
+        """Inputs whose gradient is zero throughout, for a cotangent that has no zero."""
+        gradient = self.vjp(1.0 + np.arange(self.codomain.size) % 7)
+        return [k for k in range(len(self.inputs)) if not gradient[self.domain.span(k)].any()]
 
     def transforms(self) -> Sequence[Transform]:
         """Every transform there is; none of a derivative that was written by hand."""
@@ -353,7 +362,7 @@ class JaxMap(ArrayMap):
             if self._flat is None:
                 arrays = self.arrays(x)
                 changed = self.call.arguments.with_changes(arrays, lambda leaf: leaf, None)
-                return self._alike(changed)
+                return self._map_of_arguments(changed)
         x = self.whole_point(x)
         spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
         there = [
@@ -366,15 +375,15 @@ class JaxMap(ArrayMap):
         return made
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
-        def made() -> JaxMap:
+        def build_twin() -> JaxMap:
             with double_precision():
                 arrays = [double_precision_value(array) for array in self.here()]
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
-                return self._alike(changed)
+                return self._map_of_arguments(changed)
 
-        found = twin_in_double(self, fn, made)
+        found = twin_in_double(self, fn, build_twin)
         self._require_same_draws(found)
         return found
 
@@ -392,7 +401,7 @@ class JaxMap(ArrayMap):
     def drawn_bits(self) -> list[str]:
         """The random bits that the function draws."""
         with self.around():
-            return draws(self.program)
+            return drawn_bit_types(self.program)
 
     def rounded_map(self, unit: float, tiny: float, seed: int) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""
@@ -422,7 +431,7 @@ class JaxMap(ArrayMap):
         made._flat, made.inputs, made.outputs = None, inputs, outputs
         return made
 
-    def _alike(self, arguments: JaxArguments) -> JaxMap:
+    def _map_of_arguments(self, arguments: JaxArguments) -> JaxMap:
         """The map of the same function with other arguments, counting with this one."""
         return JaxMap(self.call.with_arguments(arguments)).share_limits_of(self)
 

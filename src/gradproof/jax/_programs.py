@@ -103,7 +103,7 @@ class Flat:
     def run(self, way: str, *vectors: Array) -> list[Array]:
         """The vectors that a way of `_WAYS` makes of these."""
         if way not in self._ways:
-            self._ways[way] = _flat(self._program, way)
+            self._ways[way] = _compiled_way(self._program, way)
         with allow_transfers():
             found = self._ways[way](self._constants, *vectors)
             return [np.array(each, dtype=np.float64) for each in found]
@@ -117,7 +117,7 @@ def allow_transfers() -> AbstractContextManager[Any]:
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _flat(program: _Program, way: str) -> Callable[..., Any]:
+def _compiled_way(program: _Program, way: str) -> Callable[..., Any]:
     """The compiled program of (constants, flat vectors) -> flat vectors."""
     jaxpr = program.jaxpr
     domain = [each.aval for each in jaxpr.invars]

@@ -85,7 +85,7 @@ def has_loops(program: Program) -> bool:
     return any(each.primitive.name in _LOOPS for each in program or ())
 
 
-def draws(program: Program) -> list[str]:
+def drawn_bit_types(program: Program) -> list[str]:
     """The random bits that it is known to draw, in their order: how many and how long."""
     drawing = [each for each in program or () if each.primitive.name.startswith(_RANDOM)]
     return [str(out.aval) for each in drawing for out in each.outvars]

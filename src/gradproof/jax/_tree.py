@@ -68,7 +68,7 @@ class JaxArguments:
         self.leaves = [_as_jax_takes(leaf) for _, leaf in paths]
         if any(isinstance(leaf, jax.core.Tracer) for leaf in self.leaves):
             raise UsageError("inputs: a check runs outside jit, grad and vmap; got a tracer")
-        still = _buffers(tree)
+        still = _buffer_paths(tree)
         places = [
             k
             for k, (path, leaf) in enumerate(paths)
@@ -157,33 +157,35 @@ def named_outputs(result: Any) -> list[tuple[str, Any]]:
     return [
         (output_name(path, tree_util.keystr), jnp.asarray(leaf))
         for path, leaf in paths
-        if counts(leaf)
+        if is_differentiated(leaf)
     ]
 
 
-def counts(leaf: Any) -> bool:
+def is_differentiated(leaf: Any) -> bool:
     return is_floating(leaf) or isinstance(leaf, (float, complex))
 
 
 def outputs_of(result: Any) -> tuple[Any, ...]:
     """Every floating output."""
-    return tuple(jnp.asarray(leaf) for leaf in tree_util.tree_leaves(result) if counts(leaf))
+    return tuple(
+        jnp.asarray(leaf) for leaf in tree_util.tree_leaves(result) if is_differentiated(leaf)
+    )
 
 
 def name_of_path(path: Sequence[Any], parameters: list[str]) -> str:
     """How a user would write the array at a path of (function, inputs, keywords)."""
     kind, *rest = path
     if kind.idx == 0:
-        return _tail(rest).lstrip(".")
+        return _path_text(rest).lstrip(".")
     first, *rest = rest
-    return (str(first.key) if kind.idx == 2 else name_at(parameters, first.idx)) + _tail(rest)
+    return (str(first.key) if kind.idx == 2 else name_at(parameters, first.idx)) + _path_text(rest)
 
 
-def _tail(path: Sequence[Any]) -> str:
+def _path_text(path: Sequence[Any]) -> str:
     return str(tree_util.keystr(tuple(path))).removesuffix(".value")
 
 
-def _buffers(tree: Any) -> list[tuple[Any, ...]]:
+def _buffer_paths(tree: Any) -> list[tuple[Any, ...]]:
     """Paths of what Flax NNX keeps in a layer beside its parameters: statistics, counts, keys."""
     nnx = sys.modules.get("flax.nnx")
     if nnx is None:
