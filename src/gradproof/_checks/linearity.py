@@ -37,10 +37,12 @@ class NotLinear:
 
     Attributes:
         is_ignored: whether the product is the same whatever it is asked for.
+        product: J^T v, or J u, of the usual probe.
         is_forward: whether it is forward mode.
     """
 
     is_ignored: bool
+    product: Values
     is_forward: bool = False
 
 
@@ -87,8 +89,9 @@ def _backward_result(measurements: Measurements) -> CheckResult:
         notes = (products.refused,) if products.refused else ()
         return passed_check(_NAME, text, notes=notes)
     is_ignored = _is_ignored(measurements, products, measurements.gradient(0))
+    evidence = NotLinear(is_ignored, measurements.gradient(0))
     summary = f"the backward {'ignores' if is_ignored else 'is not linear in'} the cotangent"
-    return failed_check(_NAME, summary, findings, evidence=NotLinear(is_ignored))
+    return failed_check(_NAME, summary, findings, evidence=evidence)
 
 
 def _forward_result(measurements: Measurements) -> CheckResult:
@@ -98,9 +101,10 @@ def _forward_result(measurements: Measurements) -> CheckResult:
     if findings and _is_below_bars(measurements, products):
         findings = ()
     if findings:
-        is_ignored = _is_ignored(measurements, products, measurements.pushforward(0))
+        product = measurements.pushforward(0)
+        is_ignored = _is_ignored(measurements, products, product)
         verb = "ignores" if is_ignored else "is not linear in"
-        evidence = NotLinear(is_ignored, is_forward=True)
+        evidence = NotLinear(is_ignored, product, is_forward=True)
         return failed_check(_NAME, f"forward mode {verb} the tangent", findings, evidence=evidence)
     notes = (f"forward mode: {products.refused}",) if products.refused else ()
     return passed_check(_NAME, "forward mode is linear in the tangent", notes=notes)
