@@ -237,7 +237,7 @@ FORMULAS = (
             ("+ q * t.sin(), q * t.cos() -", "- q * t.sin(), q * t.cos() +", ("sign",)),
             ("p * t.cos() + q * t.sin()", "p * t.cos() - q * t.sin()", ("sign",)),
             ("p * t.cos() + q * t.sin()", "p * t.cos()", ("zero",)),
-            ("q * t.cos() - p * t.sin()", "p * t.cos() - q * t.sin()", ()),
+            ("q * t.cos() - p * t.sin()", "p * t.cos() - q * t.sin()", ("misplaced",)),
         ),
     ),
     Formula(
@@ -331,7 +331,7 @@ FORMULAS = (
         (
             ("-y.T @ g @ y.T", "y.T @ g @ y.T", ("sign",)),
             ("-y.T @ g @ y.T", "-y @ g @ y", ("transposed",)),
-            ("-y.T @ g @ y.T", "-y.T @ g.T @ y.T", ("transposed",)),
+            ("-y.T @ g @ y.T", "-y.T @ g.T @ y.T", ("transposed", "misplaced")),
             ("-y.T @ g @ y.T", "-(y.T @ g @ y.T).T", ("transposed",)),
         ),
     ),
@@ -608,7 +608,7 @@ HELD_OUT_SECOND = (
             ("index_add(0, k", "index_copy(0, k", ("zero",)),
             ("e * b[:, None])", "e)", FACTOR),
             ("(e * a[k]).sum(1)", "(e * a[k]).mean(1)", FACTOR),
-            ("g[h]", "g[h.flip(0)]", ()),
+            ("g[h]", "g[h.flip(0)]", ("misplaced",)),
             ("(0, k,", "(0, k.sort().values,", ()),
         ),
     ),
@@ -897,7 +897,228 @@ HELD_OUT_THIRD = (
             ("a * (g[1]", "(g[1]", FACTOR),
             ("- g[0] * b.sin()", "+ g[0] * b.sin()", ("sign",)),
             (" + g[1] * b.sin()", "", ("zero",)),
-            ("g[0] * b.cos() + g[1] * b.sin()", "g[0] * b.sin() + g[1] * b.cos()", ()),
+            ("g[0] * b.cos() + g[1] * b.sin()", "g[0] * b.sin() + g[1] * b.cos()", ("misplaced",)),
+        ),
+    ),
+)  # fmt: skip
+
+# Written after the rules of 17 causes were fixed, the names before anything was asked.
+HELD_OUT_FOURTH = (
+    Formula(
+        "elu", "9", "y = torch.where(a > 0, a, a.exp() - 1)",
+        "da = g * torch.where(a > 0, torch.ones_like(a), a.exp())",
+        (
+            ("a.exp()", "y", ()),
+            ("a > 0", "a < 0", ()),
+            ("da = g", "da = 2 * g", FACTOR),
+            ("torch.where(a > 0, torch.ones_like(a), a.exp())", "(a > 0)", ("zero",)),
+        ),
+    ),
+    Formula(
+        "feature modulation", "4x6 6 6", "y = a * (1 + b) + c",
+        "da = g * (1 + b)\ndb = (g * a).sum(0)\ndc = g.sum(0)",
+        (
+            ("(1 + b)", "b", ("missing term", "factor")),
+            ("(g * a)", "g", FACTOR),
+            ("dc = g.sum(0)", "dc = g[0]", ("missing reduction",)),
+            ("dc = g.sum(0)", "dc = g.mean(0)", FACTOR),
+        ),
+    ),
+    Formula(
+        "dense layer with tanh", "4x3 3x3", "y = (a @ b).tanh()",
+        "h = g * (1 - y**2)\nda = h @ b.T\ndb = a.T @ h",
+        (
+            (" * (1 - y**2)", "", FACTOR),
+            ("(1 - y**2)", "(1 - y)", FACTOR),
+            ("h @ b.T", "h @ b", ()),
+            ("da = h", "da = g", FACTOR),
+            ("db = a.T @ h", "db = (a.T @ h).T", ("transposed",)),
+        ),
+    ),
+    Formula(
+        "charbonnier loss", "9", "y = (a.square() + 1).sqrt()", "da = g * a / y",
+        (
+            (" / y", "", FACTOR),
+            (" / y", " / y**2", FACTOR),
+            ("a / y", "1 / y", FACTOR),
+            ("da = g", "da = -g", ("sign",)),
+        ),
+    ),
+    Formula(
+        "geometric mean", "+6", "y = a.log().mean().exp()", "da = g * y / (6 * a)",
+        (
+            ("6 * ", "", FACTOR),
+            (" / (6 * a)", " / 6", FACTOR),
+            ("y / ", "1 / ", FACTOR),
+        ),
+    ),
+    Formula(
+        "divergence from a normal", "6 6", "y = 0.5 * (a**2 + b.exp() - b - 1)",
+        "da = g * a\ndb = 0.5 * g * (b.exp() - 1)",
+        (
+            (" - 1)", ")", TERM),
+            ("0.5 * ", "", FACTOR),
+            ("da = g * a", "da = 2 * g * a", FACTOR),
+            ("b.exp()", "b", ()),
+        ),
+    ),
+    Formula(
+        "window sums", "9", "y = a.unfold(0, 3, 1).sum(-1)",
+        "da = torch.zeros_like(a)\nfor i in range(7): da[i : i + 3] += g[i]",
+        (
+            ("+= g[i]", "= g[i]", ("overwritten", "zero")),
+            ("range(7)", "range(6)", ("zero",)),
+            ("i : i + 3", "i : i + 2", ("zero",)),
+            ("+= g[i]", "+= g[6 - i]", ("misplaced",)),
+        ),
+    ),
+    Formula(
+        "rows by index", "5x3", "k = torch.tensor([0, 2, 2, 4]); y = a[k]",
+        "da = torch.zeros_like(a).index_add(0, k, g)",
+        (
+            ("index_add(0, k, g)", "index_copy(0, k, g)", ("overwritten",)),
+            ("(0, k, g)", "(0, (k + 1) % 5, g)", ("misplaced",)),
+            ("(0, k, g)", "(0, k, g / 2)", FACTOR),
+        ),
+    ),
+    Formula(
+        "trace of a product", "4x4 4x4", "y = (a * b.T).sum()", "da = g * b.T\ndb = g * a.T",
+        (
+            ("g * b.T", "g * b", ("transposed",)),
+            ("da = g * b.T", "da = -g * b.T", ("sign",)),
+            ("db = g * a.T", "db = g * b.T", FACTOR),
+        ),
+    ),
+    Formula(
+        "third moment", "4x6", "m = a.mean(-1, keepdim=True); y = (a - m).pow(3).mean(-1)",
+        "v = (a - m).pow(2)\nda = g[:, None] * 3 * (v - v.mean(-1, keepdim=True)) / 6",
+        (
+            (" - v.mean(-1, keepdim=True)", "", TERM),
+            (" * 3", "", FACTOR),
+            (" / 6", "", FACTOR),
+            ("(a - m).pow(2)", "(a - m)", ()),
+        ),
+    ),
+    Formula(
+        "soft threshold", "+9", "y = a.sign() * (a.abs() - 0.8).clamp(min=0)", "da = g * (a.abs() > 0.8)",
+        (
+            (" * (a.abs() > 0.8)", "", ("missing mask",)),
+            (" > 0.8", " < 0.8", ()),
+            ("da = g", "da = 0.8 * g", FACTOR),
+        ),
+    ),
+    Formula(
+        "sine over x", "+9", "y = a.sin() / a", "da = g * (a.cos() / a - a.sin() / a**2)",
+        (
+            (" - a.sin() / a**2", "", TERM),
+            ("a.cos()", "a.sin()", ()),
+            ("a.sin() / a**2", "a.sin() / a", ()),
+        ),
+    ),
+    Formula(
+        "angle", "7 7", "y = torch.atan2(a, b)", "r = a**2 + b**2\nda = g * b / r\ndb = -g * a / r",
+        (
+            ("db = -g", "db = g", ("sign",)),
+            ("da = g * b / r", "da = g * b", FACTOR),
+            ("da = g * b", "da = g * a", FACTOR),
+            ("da = g * b / r", "da = g * b / r.sqrt()", FACTOR),
+        ),
+    ),
+    Formula(
+        "dropout", "4x4", "k = torch.arange(16).view(4, 4) % 3 > 0; y = a * k / 0.7", "da = g * k / 0.7",
+        (
+            (" * k", "", ("missing mask",)),
+            (" / 0.7", "", FACTOR),
+            (" * k", " * k.T", ()),
+        ),
+    ),
+    Formula(
+        "larger of two", "8 8", "y = torch.maximum(a, b)", "da = g * (a > b)\ndb = g * (a <= b)",
+        (
+            (" * (a > b)", "", ("missing mask",)),
+            ("(a > b)", "(a < b)", ()),
+            ("(a <= b)", "(a > b)", ()),
+            ("db = g * (a <= b)", "db = 0 * g", ("zero",)),
+        ),
+    ),
+    Formula(
+        "outer products", "3x2 3x4", "y = a[:, :, None] * b[:, None, :]",
+        "da = (g * b[:, None, :]).sum(2)\ndb = (g * a[:, :, None]).sum(1)",
+        (
+            (".sum(2)", ".mean(2)", FACTOR),
+            ("(g * a[:, :, None])", "g", FACTOR),
+            (".sum(1)", "[:, 0]", ("zero", "missing reduction")),
+        ),
+    ),
+)  # fmt: skip
+
+# Likewise, after what the planted mistakes of operators showed was mended.
+HELD_OUT_FIFTH = (
+    Formula(
+        "sums of cubes", "3x4", "y = a.pow(3).sum(1)", "da = g[:, None] * 3 * a**2",
+        (
+            (" * 3", "", FACTOR),
+            ("a**2", "a", FACTOR),
+            ("a**2", "a**3", FACTOR),
+        ),
+    ),
+    Formula(
+        "differences", "8", "y = a[1:] - a[:-1]",
+        "da = torch.zeros_like(a)\nda[1:] += g\nda[:-1] -= g",
+        (
+            ("-= g", "+= g", ("sign",)),
+            ("da[:-1] -= g", "pass", ("zero",)),
+            ("da[:-1] -= g", "da[:-1] = -g", ("overwritten", "zero")),
+        ),
+    ),
+    Formula(
+        "arcsinh", "9", "y = a.asinh()", "da = g / (a**2 + 1).sqrt()",
+        (
+            (" / (a**2 + 1).sqrt()", "", FACTOR),
+            (".sqrt()", "", FACTOR),
+            ("a**2", "a", ()),
+        ),
+    ),
+    Formula(
+        "tiles", "3x2", "y = a.repeat(2, 1)", "da = g.view(2, 3, 2).sum(0)",
+        (
+            (".sum(0)", "[0]", ("missing reduction", "zero")),
+            (".sum(0)", ".mean(0)", FACTOR),
+            ("view(2, 3, 2).sum(0)", "view(3, 2, 2).sum(1)", ("misplaced",)),
+        ),
+    ),
+    Formula(
+        "distances to a centre", "5x3 3", "y = (a - b).square().sum(1)",
+        "da = 2 * g[:, None] * (a - b)\ndb = -2 * (g[:, None] * (a - b)).sum(0)",
+        (
+            ("db = -2", "db = 2", ("sign",)),
+            ("da = 2 *", "da =", FACTOR),
+            ("(a - b)", "a", TERM),
+            (".sum(0)", "[0]", ("zero", "missing reduction")),
+        ),
+    ),
+    Formula(
+        "rectified product", "6x3 3", "y = (a @ b).clamp(min=0)",
+        "h = g * (y > 0)\nda = h[:, None] * b\ndb = a.T @ h",
+        (
+            (" * (y > 0)", "", ("missing mask",)),
+            (" * b", "", FACTOR),
+            ("a.T @ h", "a.T @ g", ("missing mask",)),
+        ),
+    ),
+    Formula(
+        "entropy", "+7", "y = -(a * a.log()).sum()", "da = -g * (a.log() + 1)",
+        (
+            (" + 1)", ")", TERM),
+            ("-g", "g", ("sign",)),
+            ("a.log()", "1 / a", ()),
+        ),
+    ),
+    Formula(
+        "halves exchanged", "8", "y = torch.cat([a[4:], a[:4]])", "da = torch.cat([g[4:], g[:4]])",
+        (
+            ("torch.cat([g[4:], g[:4]])", "g", ("misplaced",)),
+            ("g[4:]", "2 * g[4:]", FACTOR),
         ),
     ),
 )  # fmt: skip

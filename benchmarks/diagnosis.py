@@ -9,8 +9,8 @@ mistake that passes nothing is said: `planted.py` is about those.
 `--formulas` asks of mistakes in formulas instead, as people make them: edits of the text of
 backwards written by hand (`_formulas.py`). Few of them are one change of the gradient that has a
 name; silence is then the best answer. `--held-out` asks of functions whose names were settled
-before anything was asked: the `first`, `second` or `third` set, each made after what the one
-before it showed was mended.
+before anything was asked: the `first` to the `fifth` set, each made after what the one
+before it showed was mended; the names of the first three were set again for the present causes.
 
 Columns: named right; named by another name of the very same numbers (the planted name fits them
 as well, and is told second); named wrong; no idea. Right backwards must be given no cause.
@@ -33,7 +33,14 @@ from typing import Any
 import _common as common
 import _opdb
 import torch
-from _formulas import FORMULAS, HELD_OUT, HELD_OUT_SECOND, HELD_OUT_THIRD
+from _formulas import (
+    FORMULAS,
+    HELD_OUT,
+    HELD_OUT_FIFTH,
+    HELD_OUT_FOURTH,
+    HELD_OUT_SECOND,
+    HELD_OUT_THIRD,
+)
 from _mistakes import Mistake, Site, mistakes
 from _more_mistakes import EXPECTED, FUNCTIONS, Planted, more_mistakes
 from _planting import (
@@ -51,7 +58,13 @@ from planted import site_of
 import gradproof
 
 DELTA = 1e-2
-HELD_OUTS = {"first": HELD_OUT, "second": HELD_OUT_SECOND, "third": HELD_OUT_THIRD}
+HELD_OUTS = {
+    "first": HELD_OUT,
+    "second": HELD_OUT_SECOND,
+    "third": HELD_OUT_THIRD,
+    "fourth": HELD_OUT_FOURTH,
+    "fifth": HELD_OUT_FIFTH,
+}
 RIGHT, OTHER, WRONG, SILENT = "right", "another name", "wrong", "no idea"
 MIN_RIGHT, MAX_WRONG = 0.75, 0.01  # one kind in seven has no name: silence is no idea, not right
 MIN_RIGHT_OF_FORMULAS = 0.60
@@ -96,8 +109,9 @@ def judged(
     if not failed:
         return Trial(case, kind, False)
     causes = next((result.causes for result in failed if result.causes), ())
-    if not causes and failed[0].name in expected:  # the check says what is wrong
-        return Trial(case, kind, True, RIGHT, failed[0].name)
+    for result in failed if not causes else ():
+        if result.name in expected:  # the check says what is wrong
+            return Trial(case, kind, True, RIGHT, result.name)
     if not causes:
         return Trial(case, kind, True, SILENT)
     first = causes[0].name

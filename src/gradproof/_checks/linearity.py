@@ -37,10 +37,12 @@ class NotLinear:
 
     Attributes:
         is_ignored: whether the product is the same whatever it is asked for.
+        product: J^T v, or J u, of the usual probe.
         is_forward: whether it is forward mode.
     """
 
     is_ignored: bool
+    product: Values
     is_forward: bool = False
 
 
@@ -108,7 +110,7 @@ def _mode_result(measurements: Measurements, *, forward: bool) -> CheckResult:
     off = np.linalg.norm(products.parts[0] * split.factors[0] - known)
     is_ignored = bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(known))
     summary = f"{mode} {'ignores' if is_ignored else 'is not linear in'} the {probe}"
-    evidence = NotLinear(is_ignored, is_forward=forward)
+    evidence = NotLinear(is_ignored, known, is_forward=forward)
     return failed_check(_NAME, summary, findings, evidence=evidence)
 
 

@@ -44,7 +44,8 @@ def by_hand(
 ) -> ByHand:
     """Join a function and its hand-written derivative, for `check` in place of a function.
 
-    No framework is needed: arrays are NumPy's, or PyTorch's or JAX's. The gradient of a complex array follows <a, b> = Re sum conj(a) b.
+    No framework is needed: arrays are NumPy's, or PyTorch's or JAX's. The gradient of a
+    complex array follows <a, b> = Re sum conj(a) b.
 
     Args:
         fn: called as ``fn(*inputs, *args)``; returns an array or several.

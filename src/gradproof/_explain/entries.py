@@ -50,9 +50,9 @@ _OF_BLOCK: tuple[Recogniser, ...] = (
     dropped_sum,
     zero_entries,
     missing_mask,
+    lower_precision,
     common_factor,
     transposed_gradient,
-    lower_precision,
     other_factor,
     transposed_jacobian,
     misplaced_entries,
@@ -64,10 +64,10 @@ _LAST: tuple[Recogniser, ...] = (factor_of_slices, other_term)
 # Of products in few bits: single entries say too little for the others.
 OF_PRODUCTS: tuple[Recogniser, ...] = (
     zero_entries,
+    lower_precision,
     common_factor,
     transposed_gradient,
     conjugated_parts,
-    lower_precision,
     other_factor,
     missing_term,
 )

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from gradproof._checks.linearity import NotLinear
+from gradproof._data import checks
 from gradproof._data.evidence import EvidenceElsewhere
 from gradproof._data.records import Cause, CheckResult, Finding, Patch, Verdict
 from gradproof._data.results import MeasuredBlock, ProductBlock, count_of
@@ -20,7 +21,7 @@ from gradproof._data.space import Indices, Space, Values
 from gradproof._explain.case import WrongJacobian
 from gradproof._explain.causes import ADVICE, named_cause, ranked_causes
 from gradproof._explain.entries import causes_of_entries
-from gradproof._explain.factors import CLOSE, accepting_text, rounded_up
+from gradproof._explain.factors import CLOSE, accepting_text, coarser_formats, rounded_up
 from gradproof._explain.orders import is_symmetric
 from gradproof._explain.place import place_of
 from gradproof._explain.products import explanation_of_products
@@ -67,7 +68,10 @@ def explain_result(
     if isinstance(evidence, EvidenceElsewhere):
         domain, codomain = evidence.domain, evidence.codomain
         point, value, evidence = evidence.point, evidence.value, evidence.evidence
-    if missing := sum(map(_is_missing, result.findings)):
+    missing = sum(map(_is_missing, result.findings))
+    row = checks.row(result.name)
+    is_missing = missing > 0 and (missing == len(result.findings) or bool(row and row.derivative))
+    if is_missing:  # of other checks a part of the findings may be, as memory that is read wrongly
         message = "the claimed derivative is not a number, or infinite"
         cause = named_cause("not a number", message, count_of(missing, "finding", "findings"))
         found = replace(found, causes=(cause,))
@@ -82,9 +86,9 @@ def explain_result(
         if isinstance(evidence, MeasuredBlock):
             case = case_of(evidence, domain, codomain, point, value)
             found = _result_with_place_and_causes(found, evidence, case)
-    if missing:
+    if is_missing:
         return found
-    causes = (*_causes_of_kinds(result), *_causes_of_linearity(evidence, result.findings))
+    causes = (*_causes_of_kinds(result), *_causes_of_linearity(evidence, result.findings, domain))
     return replace(found, causes=ranked_causes((*causes, *found.causes)))
 
 
@@ -112,7 +116,9 @@ def _causes_of_kinds(result: CheckResult) -> list[Cause]:
     ]
 
 
-def _causes_of_linearity(evidence: object, findings: Sequence[Finding]) -> tuple[Cause, ...]:
+def _causes_of_linearity(
+    evidence: object, findings: Sequence[Finding], space: Space
+) -> tuple[Cause, ...]:
     """That a rule returns the same whatever it is given, or that it is a little off by design.
 
     An adaptive solver chooses its steps by the cotangent, and is linear to its tolerance.
@@ -120,6 +126,11 @@ def _causes_of_linearity(evidence: object, findings: Sequence[Finding]) -> tuple
     if not isinstance(evidence, NotLinear):
         return ()
     if not evidence.is_ignored:
+        unit = min((slot.grain.unit for slot in space.slots), default=1.0)
+        # Probes have 11 bits: what only moves them has few bits, too, and went through nothing.
+        if list(coarser_formats(evidence.product, unit)) == ["float32"]:
+            message = f"the {'tangent' if evidence.is_forward else 'gradient'} went through float32"
+            return (named_cause("lower precision", message, "all its numbers have 24 bits"),)
         part = max((each.gap / max(abs(each.measured), 1e-300) for each in findings), default=1.0)
         if len(findings) < 2 or not part <= CLOSE:
             return ()

@@ -20,7 +20,7 @@ from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match
 from gradproof._explain.factors import Ratio, common_ratio
 
 _DIFFERENT = 3  # values, at least, of what a factor or a term may be
-_LARGEST_NUMBER = 100.0  # before what was found, and 1/100: by more, something else is wrong
+_LARGEST_NUMBER = 6  # before an expression, or 1/6
 _SAMPLE = 48  # entries, those that are known best, on which all expressions are tried
 _TELLING = 0.1  # relative error of an entry, above which it tells nothing
 _SHARP = 1e-4  # relative error of entries up to which expressions of two parts are tried
@@ -51,13 +51,11 @@ class _Expression:
 
     Attributes:
         first, second: their texts; "" for 1.
-        is_plain: whether it is an input or an output by itself.
         values: of the product, or quotient, for each entry of the block.
     """
 
     first: str
     second: str
-    is_plain: bool
     values: Values
 
 
@@ -75,7 +73,7 @@ def other_factor(block: InputBlock) -> Match | None:
             block.measured[wrong],
             block.allowed[wrong] * np.maximum(np.abs(scale), 1),
         )
-        if not _is_believed(ratio, scale, is_exact=not found.is_plain):
+        if not _is_believed(ratio, scale):
             continue
         assert ratio is not None
         if found.first and found.second:
@@ -105,7 +103,7 @@ def other_term(block: InputBlock) -> Match | None:
     for found in _expressions_near(block, gaps, is_product=True):
         part = found.values[wrong]
         ratio = common_ratio(gaps[wrong], part, block.allowed[wrong])
-        if _is_believed(ratio, part, is_exact=not found.is_plain):
+        if _is_believed(ratio, part):
             assert ratio is not None
             what = " * ".join(filter(None, (found.second, found.first)))
             message = f"a term {ratio.value:.6g} * {what} is too much, or its opposite missing"
@@ -113,23 +111,18 @@ def other_term(block: InputBlock) -> Match | None:
     return None
 
 
-def _is_believed(ratio: Ratio | None, values: Values, *, is_exact: bool) -> bool:
-    """Whether one number before an expression of several values explains enough entries.
+def _is_believed(ratio: Ratio | None, values: Values) -> bool:
+    """Whether a number before an expression of several values explains enough entries.
 
-    Args:
-        ratio: the number.
-        values: of the expression.
-        is_exact: whether the number must be a whole one up to 6, or the inverse of one, as of
-            every expression but a plain input or output.
+    It is a whole number up to 6, or the inverse of one: of a claim that is the same everywhere
+    every expression is missing, up to some number.
     """
     if ratio is None or ratio.count <= ENOUGH or np.unique(np.abs(values)).size < _DIFFERENT:
         return False
     size = abs(ratio.value)
-    if not 1 / _LARGEST_NUMBER <= size <= _LARGEST_NUMBER:
-        return False
-    whole = size if size >= 1 else 1 / size
-    near = SLACK * ratio.bar * max(whole / size, 1.0) * whole
-    return not is_exact or (whole < 6.5 and abs(whole - round(whole)) <= near)
+    whole = size if size >= 1 else 1 / max(size, 1e-300)
+    near = SLACK * ratio.bar * whole * max(1.0, whole)
+    return bool(whole < _LARGEST_NUMBER + 0.5 and abs(whole - round(whole)) <= near)
 
 
 def _expressions_near(
@@ -164,8 +157,7 @@ def _expressions_near(
             values = known[i][1] * known[j][1] if is_product else known[i][1] / known[j][1]
         values = np.broadcast_to(values, block.claimed.shape)
         if np.isfinite(values[block.wrong]).all() and values[block.wrong].all():
-            texts = known[i][0], known[j][0]
-            yield _Expression(*texts, not is_pair and "(" not in "".join(texts), values)
+            yield _Expression(known[i][0], known[j][0], values)
 
 
 def _known_quantities(block: InputBlock, sample: Indices) -> Iterator[tuple[str, Values, Values]]:

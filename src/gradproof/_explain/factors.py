@@ -238,17 +238,8 @@ def lower_precision(block: InputBlock) -> Match | None:
     """Every claimed number is one of a coarser format, and off by no more than its rounding."""
     claimed, measured = block.claimed[block.wrong], block.measured[block.wrong]
     off = float(np.abs(claimed - measured).max() / max(float(np.abs(measured).max()), 1e-300))
-    fraction = np.frexp(block.claimed[block.claimed != 0])[0]
-    if np.unique(np.abs(fraction)).size < ENOUGH:
-        return None  # ones and halves belong to every format
-    units = {name: FORMATS[name].unit for name in ("bfloat16", "float16", "float32")}
-    fitting = [
-        name
-        for name, unit in units.items()
-        if block.slot.grain.unit < unit
-        and off <= _ULPS * unit
-        and (fraction / unit == np.round(fraction / unit)).all()
-    ]
+    units = coarser_formats(block.claimed, block.slot.grain.unit)
+    fitting = [name for name, unit in units.items() if off <= _ULPS * unit]
     if not fitting:
         return None
     # Numbers of 8 bits are numbers of 24, too: it is the format whose rounding is as large.
@@ -257,6 +248,24 @@ def lower_precision(block: InputBlock) -> Match | None:
     bits = -round(math.log2(units[name]))
     evidence = f"all {count} claimed are numbers of {bits} bits; off by up to {off:.1g}"
     return Match("lower precision", f"the gradient went through {name}", evidence)
+
+
+def coarser_formats(values: Values, unit: float) -> dict[str, float]:
+    """Formats, with their unit round-off, that have all of the numbers, the coarsest first.
+
+    Args:
+        values: the numbers; ones and halves belong to every format, so several must differ.
+        unit: of the format that they are in.
+    """
+    fraction = np.frexp(values[values != 0])[0]
+    if np.unique(np.abs(fraction)).size < ENOUGH:
+        return {}
+    units = {name: FORMATS[name].unit for name in ("bfloat16", "float16", "float32")}
+    return {
+        name: each
+        for name, each in units.items()
+        if each > unit and (fraction / each == np.round(fraction / each)).all()
+    }
 
 
 def inexact_entries(case: WrongJacobian) -> Match | None:

@@ -60,25 +60,32 @@ def transposed_jacobian(block: InputBlock) -> Match | None:
 
 
 def misplaced_entries(block: InputBlock) -> Match | None:
-    """Every wrong row has the numbers of the right one, at other entries.
+    """Every wrong row, or column, has the numbers of the right one, at other entries.
 
     So is an index that is off by one, argmin for argmax, a kernel that is not reversed, a gradient
-    that is. Numbers are compared in order of size.
+    or a cotangent that is. Numbers are compared in order of size.
     """
-    if not block.has_shape or block.case.sharpness:
-        return None
-    rows = block.wrong.any(axis=1)
-    claimed = np.sort(block.claimed[rows], axis=1)
-    order = np.argsort(block.measured[rows], axis=1)
-    measured, allowed = (
-        np.take_along_axis(table[rows], order, axis=1) for table in (block.measured, block.allowed)
-    )
     moved = int((np.abs(block.claimed) > SLACK * block.allowed)[block.wrong].sum())
-    if moved < ENOUGH or not is_fit(claimed, measured, allowed, allowed):
+    if moved < ENOUGH or block.case.sharpness:
         return None
-    message = f"the right numbers arrive at other entries of {block.name}"
-    evidence = f"{count_of(moved)} moved within {count_of(int(rows.sum()), 'row', 'rows')}"
-    return Match("misplaced", message, evidence)
+    entries, outputs = f"at other entries of {block.name}", "from other outputs"
+    for axis, is_whole, words in (
+        (1, block.has_shape, entries),
+        (0, block.case.whole and len(block.claimed) > 2, outputs),
+    ):
+        lines = np.flatnonzero(block.wrong.any(axis=axis))
+        claimed, measured, allowed = (
+            np.take(table, lines, axis=1 - axis)
+            for table in (block.claimed, block.measured, block.allowed)
+        )
+        order = np.argsort(measured, axis=axis)
+        measured, allowed = (
+            np.take_along_axis(table, order, axis=axis) for table in (measured, allowed)
+        )
+        if is_whole and is_fit(np.sort(claimed, axis=axis), measured, allowed, allowed):
+            message = f"the right numbers arrive {words}"
+            return Match("misplaced", message, f"{count_of(moved)} moved")
+    return None
 
 
 def swapped_inputs(case: WrongJacobian) -> Match | None:

@@ -85,7 +85,7 @@ def _advice(result: CheckResult, report: Report) -> str:
         return "choose a point beside the kink, or claim a slope between the two"
     if result.statistics:
         return (
-            "run the formula of the oracle in this precision, operation by operation: rounding "
+            "run the formula of the reference in this precision, operation by operation: rounding "
             "alone leaves less than this"
         )
     others = {each.verdict: each.name for each in report.checks if each.name in _MODES}

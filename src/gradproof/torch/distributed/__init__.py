@@ -83,7 +83,8 @@ def check(
 
     Raises:
         UsageError: no process group, missing ranks, different arguments on the ranks, or a
-            layer of `DistributedDataParallel` or `fully_shard`. The sentence is the same on every rank.
+            layer of `DistributedDataParallel` or `fully_shard`. The sentence is the same on every
+            rank.
         RuntimeError: at the point the function raised on a rank, or the ranks called different
             collectives. The message names the rank on every rank.
         TimeoutError: a rank did not come back.
