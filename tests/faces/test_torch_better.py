@@ -14,7 +14,6 @@ import gradproof.torch as ours
 from exhibits.cotangents import over_what_was_saved
 from faces.torch_cases import F64, custom, real
 from gradproof.errors import DerivativeWarning, UsageError
-from gradproof.torch import _call as adapter_call
 
 theirs = importlib.import_module("torch.autograd.gradcheck")
 
@@ -40,36 +39,6 @@ def test_an_integer_output_before_a_float_one_is_no_error(position):
     with pytest.raises(IndexError):
         theirs.gradcheck(function, real(2))
     assert ours.gradcheck(function, real(2))
-
-
-def patch_grad(monkeypatch, change):
-    """Make the engine return gradients that it would otherwise cast or refuse."""
-    engine = torch.autograd.graph._engine_run_backward
-
-    def patched(*args, **kw):
-        return tuple(map(change, engine(*args, **kw)))
-
-    monkeypatch.setattr(torch.autograd, "_engine_run_backward", patched)
-    monkeypatch.setattr(adapter_call, "run_engine", patched)
-
-
-def test_a_wrong_dtype_is_called_a_wrong_dtype(monkeypatch):
-    patch_grad(monkeypatch, lambda g: g.to(torch.float32))
-    with pytest.raises(theirs.GradcheckError, match="incorrect size"):  # swapped
-        theirs.gradcheck(lambda x: x * 2, real(2), check_grad_dtypes=True)
-    with pytest.raises(ours.GradcheckError, match="Gradient has dtype mismatch") as caught:
-        ours.gradcheck(lambda x: x * 2, real(2), check_grad_dtypes=True)
-    assert "incorrect size" not in str(caught.value)
-    assert "float32" in str(caught.value)
-
-
-def test_a_wrong_size_is_called_a_wrong_size(monkeypatch):
-    patch_grad(monkeypatch, lambda g: g.reshape(1, -1))
-    with pytest.raises(theirs.GradcheckError, match="dtype mismatch"):  # swapped
-        theirs.gradcheck(lambda x: x * 2, real(2), check_grad_dtypes=True)
-    with pytest.raises(ours.GradcheckError, match="incorrect size") as caught:
-        ours.gradcheck(lambda x: x * 2, real(2), check_grad_dtypes=True)
-    assert "dtype mismatch" not in str(caught.value)
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])
