@@ -1,4 +1,4 @@
-"""Sparse and MKLDNN inputs: which entries are the domain, and their derivatives."""
+"""Sparse inputs: which entries are the domain, and their derivatives."""
 
 from __future__ import annotations
 
@@ -134,20 +134,3 @@ def test_the_sparse_dimensions_of_a_gradient_are_those_of_its_input():
     told = " ".join(finding.message for finding in report["grad_metadata"].findings)
     assert "sparse_dim" in told
     assert "dense_dim" in told
-
-
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="no MKLDNN")
-def test_mkldnn_inputs_are_checked_in_dense_coordinates():
-    dense = torch.rand(2, 3)
-    given = dense.to_mkldnn().requires_grad_()
-    layouts = set()
-
-    def fn(x):
-        layouts.add(str(x.layout))
-        return x.to_dense() * 2
-
-    report = check(fn, given, checks=["backward", "forward"])
-    assert report["backward"].verdict is Verdict.PASSED, str(report)
-    assert report["forward"].verdict is Verdict.SKIPPED
-    assert "torch._mkldnn" in layouts
-    torch.testing.assert_close(given.detach().to_dense(), dense)

@@ -6,14 +6,13 @@ import importlib
 import math
 import warnings
 
-import numpy as np
 import pytest
 import torch
 
 import gradproof
 import gradproof.torch as ours
 from exhibits.cotangents import over_what_was_saved
-from faces.torch_cases import F64, cplx, custom, real
+from faces.torch_cases import F64, custom, real
 from gradproof.errors import DerivativeWarning, UsageError
 
 theirs = importlib.import_module("torch.autograd.gradcheck")
@@ -91,16 +90,6 @@ def test_inputs_are_restored_when_the_function_raises():
     with pytest.raises(KeyError):
         ours.gradcheck(raises_from_the_third_call_on(), x)
     assert torch.equal(x, before)
-
-    for call in (
-        lambda function: ours.get_numerical_jacobian(lambda inputs: function(*inputs), (x,)),
-        lambda function: ours.get_numerical_jacobian_wrt_specific_input(
-            function, 0, (x,), (function(x),), 1e-6
-        ),
-    ):
-        with pytest.raises(KeyError):
-            call(raises_from_the_third_call_on())
-        assert torch.equal(x, before)
 
 
 @pytest.mark.parametrize(
@@ -207,41 +196,6 @@ def test_forward_mode_alone_must_be_linear(size):
         assert ours.gradcheck(right, real(*size), **options)
         with pytest.raises(ours.GradcheckError, match="two parts of a tangent"):
             ours.gradcheck(wrong, real(*size), **options)
-
-
-def test_jacobians_per_output_and_input_with_error_bars():
-    x, z = real(2), cplx(3)
-
-    def function(x, z):
-        return x.sin(), (z * z).sum() * x[0]
-
-    found = ours.jacobians(function, (x, z))
-    assert [block.input for block in found] == ["x", "z"] * 2
-    assert found[0, 0].measured.shape == (2, 2)
-    assert found[0, 1].measured.shape == (2, 3, 2)
-    assert found[1, 0].measured.shape == (2, 2)
-    assert found[1, 1].measured.shape == (2, 3, 2)
-    np.testing.assert_allclose(
-        found[0, 0].measured, np.diag(x.detach().cos().numpy()), atol=1e-9, rtol=1e-9
-    )
-    for block in found:
-        assert block.measured.shape == block.error.shape == block.reverse.shape
-        assert np.all(np.abs(block.measured - block.reverse) <= block.error + 1e-12)
-        np.testing.assert_allclose(block.forward, block.reverse, atol=1e-12)
-
-
-def test_jacobians_without_forward_mode_and_without_elements():
-    function = custom(torch.sin, lambda x, g: g * x.cos())
-    found = ours.jacobians(function, real(2))
-    assert found[0, 0].forward is None
-    assert ours.jacobians(torch.sin, real(0))[0, 0].measured.shape == (0, 0)
-
-
-def test_sparse_jacobian_block_is_dense():
-    x = torch.eye(2, dtype=F64).to_sparse().requires_grad_()
-    block = ours.jacobians(lambda x: x.to_dense(masked_grad=False) * 2, x)[0, 0]
-    assert block.measured.shape == (2, 2, 2, 2)
-    np.testing.assert_allclose(block.measured, block.reverse, atol=1e-9)
 
 
 def test_a_nan_gradient_of_an_output_without_entries_is_refused():

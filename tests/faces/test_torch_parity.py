@@ -257,20 +257,6 @@ PROVOKED = [
         "Sparse output is not supported at gradcheck yet",
     ),
     (
-        "mkldnn output",
-        lambda x: x * 2,
-        lambda: torch.ones(2, 2).to_mkldnn().requires_grad_(),
-        {},
-        "MKLDNN output is not supported at gradcheck yet",
-    ),
-    (
-        "mkldnn input in forward mode",
-        lambda x: x.to_dense(),
-        lambda: torch.ones(2, 2).to_mkldnn().requires_grad_(),
-        {"check_forward_ad": True, "atol": 0.1},
-        "MKLDNN inputs are not support for forward AD gradcheck",
-    ),
-    (
         "shape that changes",
         changes("shape"),
         half,
@@ -590,76 +576,6 @@ def test_float32_warns_as_pytorch_does():
             check(lambda x: x * 2, x, eps=1e-2, atol=1e-2)
 
 
-JACOBIANS = {
-    **{
-        f"dense {k}": make
-        for k, make in enumerate([lambda: real(3, 2), lambda: real(), lambda: cplx(3)])
-    },
-    **{name: make for name, make in LAYOUTS.items() if name != "coo, empty"},
-}
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize("name", JACOBIANS)
-def test_jacobian_functions_return_what_pytorchs_return(name):
-    x = JACOBIANS[name]().detach().requires_grad_()
-
-    def func(inputs):
-        dense = inputs[0].to_dense() if inputs[0].layout is not torch.strided else inputs[0]
-        return dense.abs() ** 2
-
-    for got, expected in zip(
-        ours.get_numerical_jacobian(func, (x,)),
-        theirs.get_numerical_jacobian(func, (x,)),
-        strict=True,
-    ):
-        assert got.dtype is expected.dtype
-        assert torch.equal(got, expected)
-    output = func((x,))
-    (got, *flags), (expected, *same) = (
-        module.get_analytical_jacobian((x,), output) for module in (ours, theirs)
-    )
-    assert torch.equal(got[0], expected[0])
-    assert flags == same == [True, True, True]
-    for got, expected in zip(
-        *(
-            module.get_numerical_jacobian_wrt_specific_input(
-                lambda x: func((x,)), 0, (x,), (output,), 1e-4
-            )
-            for module in (ours, theirs)
-        ),
-        strict=True,
-    ):
-        assert torch.equal(got, expected)
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_jacobian_functions_refuse_what_pytorchs_refuse():
-    x, z = real(2), cplx(2)
-    for module in (ours, theirs):
-        with pytest.raises(ValueError, match=r"Expected grad_out to be 1\.0"):
-            module.get_numerical_jacobian(lambda i: i[0], (x,), grad_out=2.0)
-        with pytest.raises(ValueError, match=r"Expected grad_out to be 1\.0"):
-            module.get_analytical_jacobian((x,), x * 2, grad_out=2.0)
-        with pytest.raises(ValueError, match="Expected output to be non-complex"):
-            module.get_numerical_jacobian(lambda i: i[0] * 1j, (x,))
-        with pytest.raises(ValueError, match="Expected output to be non-complex"):
-            module.get_analytical_jacobian((z,), z * 2)
-        with pytest.raises(AssertionError, match="requires_grad=True"):
-            module.get_numerical_jacobian_wrt_specific_input(
-                torch.sin, 0, (x.detach(),), (x.detach(),), 1e-6
-            )
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_numerical_jacobian_with_a_target_outside_the_inputs():
-    weight, x = real(2), real(2, seed=1, grad=False)
-    func = lambda inputs: inputs[0] * weight  # noqa: E731
-    got = ours.get_numerical_jacobian(func, (x,), target=(weight,))
-    expected = theirs.get_numerical_jacobian(func, (x,), target=(weight,))
-    assert torch.equal(got[0], expected[0])
-
-
 # What PyTorch's own suite demands of gradcheck, re-created from behaviour. Each row is run by both;
 # `True`, `False` or the kind of exception must be the same, and so must the kinds of warnings.
 
@@ -861,16 +777,6 @@ SUITE = {
         custom(lambda x: 2 * x, vmap_wrong),
         lambda: real(3),
         {"check_batched_grad": True},
-    ),
-    "mkldnn in forward mode": (
-        lambda x: x.to_dense(),
-        lambda: torch.ones(2, 2).to_mkldnn().requires_grad_(),
-        {"atol": 1e-1, **FORWARD_TOO},
-    ),
-    "mkldnn and dense": (
-        lambda x, y: x.to_dense() * y,
-        lambda: (torch.ones(2, 2).to_mkldnn().requires_grad_(), torch.ones(2, 2)),
-        {"atol": 1e-1},
     ),
     "an input that is computed": (lambda x: x.sin(), lambda: real(4)[1:3] * 2, {}),
     "a hook that keeps what it gets": (hooked(lambda g: g), lambda: real(2), {}),
