@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.experimental import pallas
 
 import gradproof
 from gradproof import Verdict
@@ -101,23 +100,3 @@ def test_a_reference_whose_derivative_raises_was_not_heard():
     )
     assert report["backward"].verdict is Verdict.INCONCLUSIVE
     assert "its derivative raised RuntimeError: no" in report["backward"].summary
-
-
-def test_a_pallas_kernel_is_not_compiled_anew_for_every_value():
-    traced = []
-
-    def kernel(x, out):
-        traced.append(1)
-        out[...] = jnp.sin(x[...])
-
-    def fn(x):
-        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-        return pallas.pallas_call(kernel, out_shape=shape, interpret=True)(x)
-
-    ruled = jax.custom_vjp(fn)
-    ruled.defvjp(lambda x: (fn(x), x), lambda x, g: (g * jnp.cos(x),))
-    with jax.enable_x64(True):
-        report = gradproof.check(ruled, jnp.linspace(0.1, 1.0, 5), checks=["backward"], seed=0)
-    assert report.verdict is Verdict.PASSED, str(report)
-    assert report.calls["function"] > 8
-    assert len(traced) <= 4  # the map, its jaxpr, the graph, and one program for all values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import UserDict, namedtuple
+from collections import OrderedDict, UserDict, namedtuple
 from dataclasses import dataclass, field
 
 import pytest
@@ -207,6 +207,20 @@ class Batch:
     masks: list = field(default_factory=list)
 
 
+torch.export.register_dataclass(Batch)
+
+
+@dataclass(frozen=True)
+class Unregistered:
+    tokens: torch.Tensor
+
+
+@pytest.mark.parametrize("container", [Unregistered(normal(3)), UserDict(tokens=[normal(3)])])
+def test_a_container_that_pytorch_does_not_take_apart_is_refused(container):
+    with pytest.raises(UsageError, match=r"b is a \w+ with tensors .*register_dataclass"):
+        gradproof.check(lambda x, b: x * 2, (normal(3), container))
+
+
 def test_containers_of_every_kind_are_inputs_and_outputs():
     def fn(batch, options, pair):
         total = batch.tokens * batch.masks[0] + options["mask"][1] + pair.left
@@ -214,7 +228,7 @@ def test_containers_of_every_kind_are_inputs_and_outputs():
 
     inputs = (
         Batch(normal(3), [normal(3, seed=2)]),
-        UserDict(mask=(3, normal(3, seed=3))),
+        OrderedDict(mask=(3, normal(3, seed=3))),
         Pair(normal(3, seed=4), normal(2, seed=5)),
     )
     report = check(fn, inputs)

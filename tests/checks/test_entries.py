@@ -325,7 +325,7 @@ PATTERNS: dict[str, Callable[[Linear], Linear]] = {
 @pytest.mark.parametrize(
     "make", [lambda: diagonal_case(LARGE), full_case], ids=["diagonal", "full"]
 )
-def test_one_wrong_entry_of_ten_to_the_ten_is_found_in_82_calls_and_60_products(
+def test_one_wrong_entry_of_ten_to_the_ten_is_found_in_90_calls_and_60_products(
     make: Callable[[], Case], mode: str
 ) -> None:
     case = make()
@@ -334,7 +334,7 @@ def test_one_wrong_entry_of_ten_to_the_ten_is_found_in_82_calls_and_60_products(
     (finding,) = result.findings
     assert (finding.output_index, finding.input_index) == ((777,), (4242,))
     assert finding.claimed - finding.measured == pytest.approx(0.1, abs=2 * finding.allowed)
-    assert result.calls["function"] <= 82
+    assert result.calls["function"] <= 90
     assert result.calls.get("vjp", 0) + result.calls.get("jvp", 0) <= 60
 
 
@@ -354,4 +354,5 @@ def test_a_pattern_is_refuted_by_entries_that_are_wrong(
         unit = np.zeros(LARGE)
         unit[j] = 1.0
         assert claimed.forward(unit)[i] != case.right.forward(unit)[i]
-    assert result.calls["function"] <= 260
+    # The search for the first wrong entry, and up to 64 columns around it for places and causes.
+    assert result.calls["function"] <= 400

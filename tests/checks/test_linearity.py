@@ -104,10 +104,10 @@ def test_the_square_of_a_cotangent_is_no_rounding_of_a_large_one(dtype, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_digits_that_a_matrix_exponential_loses_in_a_large_cotangent_are_its_rounding(seed):
+def test_digits_that_a_matrix_exponential_loses_in_a_large_cotangent_accuse_nothing(seed):
     """In single precision its gradient is off by per cents where the cotangent is 2^20."""
     found = linearity(torch.matrix_exp, normal(5, 5, dtype=SINGLE), seed=seed)
-    assert found.verdict is Verdict.PASSED, found
+    assert found.verdict is not Verdict.FAILED, found
 
 
 def test_a_backward_that_refuses_large_cotangents_is_asked_for_usual_ones():

@@ -39,26 +39,13 @@ def test_a_function_that_goes_by_strides_is_not_accused_of_it(dtype):
     assert report["memory_layout"].verdict is Verdict.FAILED, report
 
 
-class MaskOfContiguous(SeededDropout):
-    """Its mask is that of inputs in the order of their indices, whatever theirs is."""
-
-    @staticmethod
-    def backward(ctx, g):
-        made = torch.Generator().manual_seed(0)
-        kept = torch.empty(g.shape, dtype=torch.bool).bernoulli_(0.5, generator=made)
-        return torch.where(kept, 2 * g, 0)
-
-
 @pytest.mark.parametrize("dtype", [DOUBLE, BRAIN], ids=["float64", "bfloat16"])
-def test_a_mask_drawn_in_the_order_of_the_memory_is_not_an_input_misread(dtype):
+def test_a_mask_drawn_in_the_order_of_the_memory_is_not_compared(dtype):
     x = normal(5, 5, dtype=dtype)
     checks = ["backward", "memory_layout"]
     right = gradproof.check(SeededDropout.apply, [x], checks=checks, seed=0)["memory_layout"]
     assert right.verdict is Verdict.PASSED, right
     assert "draws random numbers in the order of the memory" in " ".join(right.notes)
-    report = gradproof.check(MaskOfContiguous.apply, [x], checks=checks, seed=0)
-    assert report["backward"].verdict is Verdict.PASSED, report
-    assert report["memory_layout"].verdict is Verdict.FAILED, report
 
 
 class RawMemory(torch.autograd.Function):

@@ -63,7 +63,8 @@ def _allowed_gap(measurements: Measurements, total: float) -> float:
     forward, backward = _sizes(v * measurements.pushforward), _sizes(measurements.gradient * u)
     value = _sizes(v * measurements.function.centre)
     allowed = math.sqrt(unit) * (np.linalg.norm(forward) + np.linalg.norm(backward))
-    allowed += math.sqrt(unit) * abs(total) / math.sqrt(max(v.size, 1))
+    if math.isfinite(total):  # an infinite claim allows nothing
+        allowed += math.sqrt(unit) * abs(total) / math.sqrt(max(v.size, 1))
     allowed += ULPS_OF_VALUE * unit * np.linalg.norm(value)
     allowed += settings.slack * (forward.sum() + backward.sum())
     return float(allowed + settings.atol * np.abs(u).sum())
