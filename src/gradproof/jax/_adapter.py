@@ -137,6 +137,8 @@ class JaxMap(ArrayMap):
 
     def _is_near(self, ours: Array, theirs: Array, part: float | None = None) -> bool:
         """Whether values are the same but for rounding, or for a part of them."""
+        if ours.shape != theirs.shape:
+            return False
         part = ROUNDINGS * self.resolution if part is None else part
         finite = ours[np.isfinite(ours)]
         size = np.abs(ours) + float(np.sqrt(np.mean(finite**2))) if finite.size else np.abs(ours)

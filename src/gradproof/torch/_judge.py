@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from gradproof import _asserts
+from gradproof._compare.conclude import WITHOUT_ENTRIES
 from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
@@ -220,4 +221,7 @@ def _warn(message: str, kind: type[Warning] = DerivativeWarning) -> None:
 def _open_questions(result: CheckResult) -> tuple[str, ...]:
     if result.verdict is Verdict.INCONCLUSIVE:
         return (result.summary,)
-    return result.notes if result.name in ("backward", "forward") else ()
+    if result.name not in ("backward", "forward"):
+        return ()
+    # Of empty tensors PyTorch's gradcheck says nothing.
+    return tuple(note for note in result.notes if note != WITHOUT_ENTRIES)
