@@ -221,8 +221,10 @@ def _is_same_answer(theirs: _FaceCall, ours: _FaceCall) -> bool:
 
 
 def _cause(report: Report | None) -> str:
-    """The likeliest cause of the first check that has one, and where."""
+    """The likeliest cause of the first check that has one, and where; else where one failed."""
+    places: list[str] = []
     for result in () if report is None else report.checks:
         for cause in result.causes[:1]:
             return f"{result.where}: {cause.message}" if result.where else cause.message
-    return ""
+        places += [result.where] * bool(result.where)
+    return next(iter(places), "")
