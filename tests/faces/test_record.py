@@ -176,20 +176,8 @@ def test_inputs_are_those_of_the_first_call_whatever_the_program_does_to_them():
         with torch.no_grad():
             x.zero_()
     (kept,) = seen.met[0].inputs
-    assert torch.equal(kept.make_tensor(0), torch.linspace(-1, 1, 4, dtype=torch.float64))
-    assert kept.make_tensor(0).requires_grad
-
-
-def test_what_is_only_in_the_graph_is_named():
-    x = torch.randn(4, requires_grad=True)
-    early = Gate.apply(x)
-    with gradproof.torch.record() as seen:
-        early.sum().backward()
-    assert [(each.name, bool(each.reason)) for each in seen.met] == [("Gate", True)]
-    assert seen.unrecorded == seen.met
-    found = seen.check()
-    assert "not recorded" in found.errors["Gate"]
-    assert not found
+    assert torch.equal(kept.make_tensor(), torch.linspace(-1, 1, 4, dtype=torch.float64))
+    assert kept.make_tensor().requires_grad
 
 
 def test_nothing_met_and_a_check_too_early_are_said():

@@ -338,11 +338,6 @@ class JaxMap(ArrayMap):
             self.counts.add("vjp")
             return ObservedRun(value, gradient[0], traits, [*effects, *self._value_effects(found)])
 
-    def unreached_slots(self) -> Sequence[int]:
-        """Inputs whose gradient is zero throughout, for a cotangent that has no zero."""
-        gradient = self.vjp(1.0 + np.arange(self.codomain.size) % 7)
-        return [k for k in range(len(self.inputs)) if not gradient[self.domain.span(k)].any()]
-
     def transforms(self) -> Sequence[Transform]:
         """Every transform there is; none of a derivative that was written by hand."""
         if self.call.pull is not None or self.call.push is not None:

@@ -133,7 +133,7 @@ def gradcheck(
     Raises:
         GradcheckError: a derivative is wrong; `report` is the report.
         AssertionError: options contradict each other.
-        ValueError: no input requires grad, or an output is sparse or mkldnn.
+        ValueError: no input requires grad, one is an MKLDNN tensor, or an output is sparse.
         RuntimeError: an input overlaps itself in memory.
 
     Example:
