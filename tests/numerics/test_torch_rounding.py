@@ -19,7 +19,7 @@ every_format = pytest.mark.parametrize("dtype", FORMATS, ids=lambda dtype: str(d
 
 def rounding(dtype, seed=0, given=()):
     unit, normal = FORMATS[dtype]
-    return Rounding(unit, 2 * unit * normal, seed).active(given)
+    return Rounding(unit, 2 * unit * normal, seed).entered_with(given)
 
 
 def tensor(*shape, dtype=DOUBLE, seed=0):
