@@ -15,7 +15,7 @@ import numpy as np
 try:
     import jax
 except ModuleNotFoundError:
-    line = "gradproof.jax needs JAX: pip install 'gradproof[jax]'"
+    line = "gradproof.jax needs JAX: pip install jax"
     raise ModuleNotFoundError(line, name="jax") from None
 import jax.numpy as jnp
 from jax import tree_util

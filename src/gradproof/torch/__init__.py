@@ -15,7 +15,7 @@ from typing import Any, ParamSpec
 try:
     import torch  # noqa: F401  # for the sentence, if it is missing
 except ModuleNotFoundError:
-    line = "gradproof.torch needs PyTorch: pip install 'gradproof[torch]'"
+    line = "gradproof.torch needs PyTorch: pip install torch"
     raise ModuleNotFoundError(line, name="torch") from None
 
 from gradproof._asserts import chosen_way
