@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gradproof._data.settings import CHECK_NAMES
+from gradproof.cli import CHECK_NAMES
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "README.md"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradproof._data.records import CheckResult, Finding, Place, Verdict
+from gradproof import CheckResult, Finding, Place, Verdict
 from gradproof._data.results import MeasuredBlock
 from gradproof._data.space import Slot, Space
 from gradproof._explain.case import WrongJacobian

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gradproof._data.records import Cause
+from gradproof import Cause
 from gradproof._data.space import Slot, Space
 from gradproof._explain.products import explanation_of_products
 from gradproof._low_precision.combine import ProductBlock

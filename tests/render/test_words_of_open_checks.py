@@ -7,7 +7,8 @@ import math
 import pytest
 
 from example_reports import report
-from gradproof._data.records import Cause, CheckResult, ComparedCall, GradcheckAnswer, Verdict
+from gradproof import Cause, CheckResult, Verdict
+from gradproof._data.records import ComparedCall, GradcheckAnswer
 from gradproof._data.visible import escape_invisible
 from gradproof._render import suite, summary, text
 
