@@ -35,7 +35,6 @@ from gradproof._data.space import Grain, Slot, Space
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measurements import Measurements
 from gradproof._numdiff.slopes import Slopes, measured_slopes
-from gradproof._numdiff.steps import step_tables
 from gradproof._numdiff.values import DifferenceTable
 
 SIZE = 64
@@ -113,11 +112,13 @@ PEER_DTYPES = ("float64", "float32")
 
 def measured_as_in_checks(measurements: Measurements) -> tuple[Slopes, DifferenceTable]:
     """Along the first tangent, as the checks do: with the fine table where a bar is wide."""
-    table, slopes = measurements.table, measurements.slopes
-    unit = max(measurements.unit, measurements.function.coarsest_unit)
+    function, u, steps = measurements.function, measurements.tangent, measurements.steps
+    slopes = measurements.slopes
     if (slopes.bar > 1e-3 * np.maximum(slopes.size, slopes.steepness)).any():
-        fine = measurements.function.table(measurements.tangent, step_tables(unit)[1])
-        slopes = slopes.merge(measured_slopes(fine))
+        slopes = slopes.merge(measured_slopes(function.table(u, steps.fine)))
+    table = function.table(u, steps.quick or steps.usual)
+    if not np.isfinite(measured_slopes(table).bar).all():
+        table = function.table(u, steps.usual)
     return slopes, table
 
 

@@ -38,8 +38,7 @@ from torch.nn import functional as F
 import gradproof
 from gradproof._data.settings import RunSettings
 from gradproof._measurements import Measurements
-from gradproof._numdiff.slopes import Slopes, measured_slopes
-from gradproof._numdiff.steps import step_tables
+from gradproof._numdiff.slopes import Slopes, measured_slopes, slopes_along
 from gradproof.torch._adapter import build
 
 SMOOTH, ONCE, KINK = "smooth", "once differentiable", "kink"
@@ -221,11 +220,10 @@ def ours(point: Point) -> Slopes:
     """The slopes along the direction, (m,), by differences from the usual and the fine table."""
     scale = scale_of(point)
     measurements = Measurements(build(point.fn, (point.tensor(),)), RunSettings(seed=0))
-    usual, fine = step_tables(max(measurements.unit, measurements.function.coarsest_unit))
-    slopes = measured_slopes(measurements.function.table(scale * point.direction, usual))
+    function, u, steps = measurements.function, scale * point.direction, measurements.steps
+    slopes = slopes_along(function, u, steps)
     if (slopes.bar > 1e-3 * slopes.size).any() or slopes.is_infinite.any():
-        table = measurements.function.table(scale * point.direction, fine)
-        slopes = slopes.merge(measured_slopes(table))
+        slopes = slopes.merge(measured_slopes(function.table(u, steps.fine)))
     return slopes.rescale(1 / scale)
 
 

@@ -207,27 +207,32 @@ def measured_slopes(table: DifferenceTable) -> Slopes:
 def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     """The slopes of outputs that are plainly smooth or stand still; an infinite bar of the others.
 
-    Of smooth outputs two steps agree after extrapolation, and the even part of F falls as h^2.
+    The slope is the difference D at the finer step. Its error is less than that of the coarser one
+    by the ratio of the steps at least, as of x |x|, whose D falls as h; of most functions by its
+    square.
     """
     coarse, fine = table.steps
-    ratio = (fine / coarse) ** 2
+    ratio = fine / coarse
     slope = (table.ahead - table.behind) / (2 * table.steps[:, None])
     even = (table.ahead + table.behind) / 2 - table.centre
-    # Of an even part that falls as h^2 noise is left; a kink leaves much more than noise. The two
-    # steps are one sample of it, which may be small by chance: no output is quieter than is usual
-    # among all, in its own ulps or by itself. One to which that does injustice needs the table.
+    # Of an even part that falls as h^2, or that a kink makes at the coarse step alone, noise is
+    # left; a kink at the point leaves much more. That is one sample of it, which may be small by
+    # chance: no output is quieter than is usual among all, in its own ulps or by itself. One to
+    # which that does injustice needs the whole table.
     ulp = 2 * table.unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
-    noise = np.minimum(np.abs(even[1]), np.abs(even[1] - ratio * even[0]))
+    noise = np.minimum(np.abs(even[1]), np.abs(even[1] - ratio**2 * even[0]))
     noise = np.maximum(noise, 0.5 * ulp)
     in_ulps = _usual_noise((noise / np.where(ulp > 0, ulp, np.inf))[None])[0] * ulp
     noise = np.fmax(noise, np.fmax(in_ulps, _usual_noise(noise[None])[0]))
-    value = slope[1] + (slope[1] - slope[0]) * (ratio / (1 - ratio))
-    bar = 2 * np.abs(value - slope[1]) + 2.1 * _SIGMAS * noise / fine
-    smooth = bar <= _SHARP * np.abs(value)
+    value, size = slope[1], np.abs(slope[1])
+    truncation, rounding = 2 * ratio * np.abs(value - slope[0]), 2 * _SIGMAS * noise / fine
+    typical = math.sqrt(np.mean(np.nan_to_num(value) ** 2))
+    smooth = truncation <= 1e-6 * np.maximum(size, typical / 2)
     # A slope may be small by chance, and is tested beside the others; unless its output is small
     # too, and known better than by the noise of the others.
-    typical = math.sqrt(np.mean(np.nan_to_num(value) ** 2))
-    smooth |= (bar <= 1e-7 * typical) & (noise <= _FAR_ABOVE * ulp)
+    smooth &= (rounding <= _SHARP * size) | (
+        (rounding <= 1e-7 * typical) & (noise <= _FAR_ABOVE * ulp)
+    )
     smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
     # Whole numbers may be counts, which go in stairs below the finer step.
     smooth &= (table.ahead[1] != table.centre) & (table.ahead[1] != np.floor(table.ahead[1]))
@@ -235,7 +240,8 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
         np.abs(table.ahead[0] - table.centre), np.abs(table.behind[0] - table.centre)
     )
     still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
-    bar = np.where(still, _bars_at_rest(table, ulp), np.where(smooth, bar, np.inf))
+    bar = np.where(smooth, truncation + rounding, np.inf)
+    bar = np.where(still, _bars_at_rest(table, ulp), bar)
     return Slopes(value, value.copy(), bar, noise, steepness / coarse, still, slope)
 
 
