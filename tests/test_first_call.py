@@ -1,4 +1,4 @@
-"""What the first check in a process imports: neither PyTorch's compiler nor, mostly, SymPy."""
+"""What the first check in a process imports: neither PyTorch's compiler nor SymPy."""
 
 from __future__ import annotations
 
@@ -34,28 +34,5 @@ def imported_by(call: str) -> list[str]:
     ],
 )
 def test_a_check_imports_neither_the_compiler_nor_sympy(call: str) -> None:
+    """PyTorch itself does for the forward mode of 2 * x: a tangent that is not there."""
     assert imported_by(call) == []
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "gradproof.check(lambda x: 2 * x, x)",
-        "gradproof.check(torch.nn.Linear(3, 2), x.detach().float())",
-    ],
-)
-def test_forward_mode_of_constants_does_not_import_the_compiler(call: str) -> None:
-    """PyTorch's own formulas for a tangent that is not there import SymPy."""
-    assert set(imported_by(call)) <= {"sympy"}
-
-
-def test_the_compiler_is_told_of_what_it_must_not_look_into() -> None:
-    call = """
-gradproof.check(lambda x: 2 * x, x, checks=["forward"])
-import torch._dynamo
-told = []
-torch._dynamo.disable = lambda function, *_, **__: told.append(function) or function
-gradproof.check(lambda x: 2 * x, x, checks=["forward"])
-assert told
-"""
-    assert "torch._dynamo" in imported_by(call)
