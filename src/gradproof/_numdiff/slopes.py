@@ -225,7 +225,7 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     in_ulps = _usual_noise((noise / np.where(ulp > 0, ulp, np.inf))[None])[0] * ulp
     noise = np.fmax(noise, np.fmax(in_ulps, _usual_noise(noise[None])[0]))
     value, size = slope[1], np.abs(slope[1])
-    truncation, rounding = 2 * ratio * np.abs(value - slope[0]), 2 * _SIGMAS * noise / fine
+    truncation, rounding = 2 * ratio * np.abs(value - slope[0]), 1.2 * _SIGMAS * noise / fine
     typical = math.sqrt(np.mean(np.nan_to_num(value) ** 2))
     smooth = truncation <= 1e-6 * np.maximum(size, typical / 2)
     # A slope may be small by chance, and is tested beside the others; unless its output is small

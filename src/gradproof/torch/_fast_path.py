@@ -126,7 +126,7 @@ def _decision(
         ):
             return None
     held = Captured(fn, leaves)
-    if not leaves or held.tensors or held.generators or among_ranks():
+    if not leaves or not held.is_empty or held.generators or among_ranks():
         return None
     versions = [t._version for t in (*leaves, *private)]
     marks = [(id(t.grad), t.grad is not None and t.grad._version) for t in leaves]
