@@ -46,6 +46,8 @@ class Sample:
             floating tensor and every dtype, since a run in another precision has to convert
             them all.
         nondet_tol: what PyTorch's tests allow two backwards to differ by.
+        plain: the same function, which puts no arguments together; None where the tensors are not
+            the first arguments, or the database does more than call the operator.
     """
 
     op: str
@@ -53,6 +55,7 @@ class Sample:
     function: Function
     inputs: tuple[Any, ...]
     nondet_tol: float
+    plain: Function | None = None
 
     @property
     def differentiable(self) -> list[int]:
@@ -133,12 +136,20 @@ def bind(op: Any, sample: Any, index: int, *, whole: bool = False) -> Sample:
         sparse = isinstance(output, torch.Tensor) and output.layout is not torch.strided
         return output.to_dense() if sparse else output
 
+    first, kwargs = len(inside), sample.kwargs
+    is_plain = flat and inside == list(range(min(first, count))) and not process
+    rest = tuple(leaves[first:count])
+
+    def plain(*tensors: torch.Tensor) -> Any:
+        return operator(*tensors, *rest, **kwargs)
+
     return Sample(
         op=op.full_name,
         index=index,
         function=function,
         inputs=tuple(leaves[i] for i in inside),
         nondet_tol=op.gradcheck_nondet_tol,
+        plain=plain if is_plain else None,
     )
 
 

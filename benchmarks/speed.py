@@ -1,38 +1,21 @@
-"""What a check costs beside PyTorch's gradcheck, in processor time, on PyTorch's operator database.
+"""What checks cost beside PyTorch's gradcheck, in processor time of one thread.
 
-Samples of differentiable operators in float64, with at most 200 numbers in and 2,000 out: the
-first and the middle one of every operator, or of every so many of them (`--every`). Each tool is
-called on each, in one process and in turns, and the least of `--repeats` times counts: other work
-on the machine then spoils the ratios little. Left out is what a tool refuses or refutes.
+* small: samples of PyTorch's operator database in float64, with at most 200 numbers in and 2,000
+  out: the first and the middle one of every eighth operator. Each in two dresses, as tests write
+  them: a plain closure, and a function that puts its arguments together anew at every call.
+* large: functions of 10^6 numbers.
+* layer: one encoder layer, 512 wide, by `gradproof.check`, in seconds.
+* first: the first call in a process, once everything is imported.
+* pytest: whole processes of pytest with 300 tests of 25 numbers.
 
-* fast, slow: `torch.autograd.gradcheck` (`gradgradcheck`), with and without `fast_mode`;
-* gradcheck, gradgradcheck: those of `gradproof.torch`; check: `gradproof.check`, default checks.
-
-Fast mode is held against slow mode as well: what it cannot do, no tool can that asks more.
-
-Ratios are of single samples: their median, and how many are above 1; a sum is that of ours over
-that of theirs, and mostly tells the largest samples. Exit code 1: a bar of `BARS` is missed.
-
-Beside the time each tool's calls are counted, of functions of Python and of C that Python calls:
-the same on every machine, however busy it is, and of small samples nearly all of the time.
-
-`--passes` instead tells what a `check` costs in passes, each one forward and its backward: of a
-function of 100 tensors, and of 12 layers of a transformer's encoder in float32.
-
-`--pytest N` instead runs N tests of 25 entries each in pytest, a process for each tool, and one
-whose tests only call the function: the processor's time of whole processes, imports and all.
-
-`--first` instead tells what the first call in a process costs, once everything is imported: one
-process for each of `--repeats`, of which the least counts.
-
-`--failing` instead tells what a `gradcheck` costs that fails, its exception caught and not read:
-of a product with a dense matrix whose backward has some entries a tenth too large.
+PyTorch's fast and slow mode stand beside every row. All tools are called once to warm up, and then
+in turns; the median of `--repeats` times counts. A sample counts for a ratio where both tools
+accept it. Seeds are fixed. Nothing is asserted: times are for people.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import statistics
 import subprocess
@@ -40,7 +23,6 @@ import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -49,221 +31,191 @@ from typing import Any
 
 import _common as common
 import _opdb
-import numpy as np
 import torch
 
 import gradproof
 import gradproof.torch
 
-QUICK_EVERY = 40
-SMALL = 3  # inputs up to which a sample counts as a small one
-WORST = 3  # samples named
-# What is asked of the medians and sums below, by their names.
-BARS = {
-    "gradcheck / fast, median": 2.0,
-    "gradcheck / slow, median": 0.8,
-    "gradcheck / slow, sum": 0.2,
-    "gradcheck / slow, share above 1": 0.1,
-    "gradcheck / slow, sum of at most 3 inputs": 2.0,
-    "gradcheck / slow, dearest": 4.0,
-    "gradgradcheck / slow, sum": 0.2,
-    "gradgradcheck / fast, sum": 2.0,
-    "check / fast, median": 4.0,
+EVERY, QUICK_EVERY = 8, 80
+PARTS = ("small", "large", "layer", "first", "pytest")
+QUICK_PARTS = ("small", "first")
+
+Function = Callable[..., Any]
+TOOLS: dict[str, Function] = {
+    "fast": partial(torch.autograd.gradcheck, fast_mode=True),
+    "slow": torch.autograd.gradcheck,
+    "gradcheck": gradproof.torch.gradcheck,
+    "check": partial(gradproof.check, seed=0),
+    "fast, second": partial(torch.autograd.gradgradcheck, fast_mode=True),
+    "slow, second": torch.autograd.gradgradcheck,
+    "gradgradcheck": gradproof.torch.gradgradcheck,
 }
-# What a test of `--pytest` says, by tool; "alone" is what all of them cost without any.
-SAID = {
-    "alone": "fn(x)",
+# Ours, or fast mode, -> what it stands beside.
+BESIDE = {
+    "gradcheck": ("fast", "slow"),
+    "gradgradcheck": ("fast, second", "slow, second"),
+    "check": ("fast", "slow"),
+    "fast": ("slow",),
+    "fast, second": ("slow, second",),
+}
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Milliseconds of one function by tool, of the tools that accept it."""
+
+    case: str
+    inputs: int
+    milliseconds: dict[str, float]
+
+
+def time_in_turns(
+    case: str, function: Function, inputs: Sequence[Any], names: Sequence[str], repeats: int
+) -> Timed:
+    """The median time of every tool, after a call of each that fills caches."""
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(repeats + 1):
+        for name in list(times):
+            _opdb.seed_everything(0)
+            started = time.process_time()
+            try:
+                accepted = TOOLS[name](function, tuple(inputs))
+            except Exception:  # refuted, or refused
+                accepted = False
+            times[name].append(1e3 * (time.process_time() - started))
+            if not accepted:
+                del times[name]
+    size = sum(x.numel() for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad)
+    return Timed(case, size, {k: statistics.median(v[1:]) for k, v in times.items()})
+
+
+def small_samples(every: int) -> Iterator[tuple[str, Function, _opdb.Sample]]:
+    """The first and the middle sample of every so many operators, each in two dresses."""
+    for op in _opdb.differentiable_operators(torch.float64)[::every]:
+        try:
+            found = [
+                sample
+                for sample in _opdb.samples(op, torch.float64)
+                if _opdb.output_size(sample) <= _opdb.MOST_OUTPUTS
+            ]
+        except Exception:  # a sample maker, or an operator, that does not run here
+            continue
+        for sample in found[:1] + found[len(found) // 2 : len(found) // 2 + (len(found) > 1)]:
+            yield f"{sample.op}#{sample.index}", sample.function, sample
+            if sample.plain is not None:
+                yield f"{sample.op}#{sample.index}, closure", sample.plain, sample
+
+
+def ratios(rows: Sequence[Timed]) -> dict[str, dict[str, float]]:
+    """Median, sum and share above 1 of the ratios of two tools, by their names."""
+    found = {}
+    for ours, modes in BESIDE.items():
+        for theirs in modes:
+            both = [
+                (row.milliseconds[ours], row.milliseconds[theirs])
+                for row in rows
+                if {ours, theirs} <= row.milliseconds.keys()
+            ]
+            if both:
+                each = [one / other for one, other in both]
+                found[f"{ours} / {theirs.removesuffix(', second')}"] = {
+                    "median": statistics.median(each),
+                    "sum": sum(one for one, _ in both) / sum(other for _, other in both),
+                    "share above 1": sum(ratio > 1 for ratio in each) / len(each),
+                    "functions": len(each),
+                }
+    return found
+
+
+def large_functions() -> dict[str, tuple[Function, tuple[torch.Tensor, ...]]]:
+    """Functions of a million numbers, inputs and weights together."""
+    functional = torch.nn.functional
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, dtype=torch.float64).requires_grad_()
+
+    def mlp(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x @ a) @ b
+
+    return {
+        "tanh": (torch.tanh, (normal(10**6),)),
+        "softmax": (lambda x: x.softmax(1), (normal(1000, 1000),)),
+        "layer_norm": (lambda x: functional.layer_norm(x, (1000,)), (normal(1000, 1000),)),
+        "matmul": (torch.matmul, (normal(700, 700), normal(700, 700))),
+        "conv2d": (functional.conv2d, (normal(4, 16, 124, 124), normal(16, 16, 3, 3))),
+        "attention": (
+            functional.scaled_dot_product_attention,
+            (normal(8, 8, 80, 64), normal(8, 8, 80, 64), normal(8, 8, 80, 64)),
+        ),
+        "MLP": (mlp, (normal(256, 1024), normal(1024, 512), normal(512, 256))),
+    }
+
+
+def seconds_of_layer(dtype: torch.dtype) -> float:
+    """Seconds of one `gradproof.check` of an encoder layer, 512 wide, and its parameters."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
+    layer, x = layer.to(dtype), torch.randn(2, 16, 512, dtype=dtype)
+    started = time.process_time()
+    gradproof.check(layer, (x,), seed=0)
+    return time.process_time() - started
+
+
+# What a process calls first -> the call.
+FIRST = {
+    "gradproof.check": "gradproof.check(torch.sin, x)",
+    "gradproof.check of 2 * x": "gradproof.check(lambda x: 2 * x, x)",
+    "gradproof.torch.gradcheck": "gradproof.torch.gradcheck(torch.sin, x)",
+    "torch.autograd.gradcheck, fast": "torch.autograd.gradcheck(torch.sin, x, fast_mode=True)",
+}
+PROCESS = """
+import sys, time, torch, gradproof, gradproof.torch
+gradproof.check
+torch.set_num_threads(1)
+x = (torch.linspace(1, 2, 25, dtype=torch.float64).reshape(5, 5).requires_grad_(),)
+started, wall = time.process_time(), time.perf_counter()
+{call}
+print(1e3 * (time.process_time() - started), 1e3 * (time.perf_counter() - wall))
+"""
+
+
+def first_calls(repeats: int) -> dict[str, tuple[float, float]]:
+    """Milliseconds of the processor, and of the clock, of the first call in a process."""
+    found = {}
+    for name, call in FIRST.items():
+        command = [sys.executable, "-c", PROCESS.format(call=call)]
+        runs = []
+        for _ in range(repeats):
+            run = subprocess.run(command, check=True, capture_output=True, text=True)
+            runs.append(tuple(map(float, run.stdout.split())))
+        found[name] = min(runs)
+    return found
+
+
+# What a test of 25 numbers says, by tool.
+TESTS_SAY = {
     "fast": "assert torch.autograd.gradcheck(fn, x, fast_mode=True)",
-    "slow": "assert torch.autograd.gradcheck(fn, x)",
     "gradcheck": "assert gradproof.torch.gradcheck(fn, x)",
     "check_derivatives": "check_derivatives(fn, x)",
 }
-PYTEST_BARS = {f"{name} / fast, whole process": 1.5 for name in ("gradcheck", "check_derivatives")}
 TESTS = """
-import pytest, torch{more}
+import pytest, torch, gradproof.torch
 torch.set_num_threads(1)
 @pytest.mark.parametrize("k", range({count}))
-def test_derivative(k{fixture}):
+def test_derivative(k, check_derivatives):
     x = torch.randn(5, 5, dtype=torch.float64, requires_grad=True)
     fn = [torch.sin, torch.tanh, lambda x: x.softmax(1), lambda x: x @ x.T][k % 4]
     {said}
 """
 
-FIRST_BAR = 40.0  # milliseconds, of the first check in a process
-# What is called first in a process, by name.
-FIRST = {
-    "gradproof.check": "gradproof.check(torch.sin, x)",
-    "gradproof.check of a wrong Function": "gradproof.check(Wrong.apply, x)",
-    "gradproof.check of 2 * x, whose forward mode imports PyTorch's compiler": (
-        "gradproof.check(lambda x: 2 * x, x)"
-    ),
-    "gradproof.torch.gradcheck": "gradproof.torch.gradcheck(torch.sin, x)",
-    "torch.autograd.gradcheck, fast": "torch.autograd.gradcheck(torch.sin, x, fast_mode=True)",
-}
-PROCESS = """
-import time, torch, gradproof, gradproof.torch
-gradproof.check  # imports what is needed for it
-torch.set_num_threads(1)
-x = (torch.linspace(1, 2, 25, dtype=torch.float64).reshape(5, 5).requires_grad_(),)
 
-class Wrong(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**2
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * ctx.saved_tensors[0]
-
-before = time.process_time()
-{said}
-print(1e3 * (time.process_time() - before))
-"""
-
-FAILING_BAR = 1.0  # of ours / slow, of every row of `--failing`
-FAILING_SIZES = (10, 100, 1_000)
-# Which entries of n x n are wrong, by name.
-FAILING: dict[str, Callable[[int], Any]] = {
-    "all": lambda n: np.s_[:, :],
-    "one entry": lambda n: np.s_[n // 3, n // 2],
-    "one row": lambda n: np.s_[n // 3],
-    "the last tenth": lambda n: np.s_[:, n - n // 10 :],
-}
-
-PASSES_BAR = 100.0  # of every row of `--passes`
-PASSES = 20  # timed together, of which one is a part
-
-Tool = Callable[[Any, Any], object]
-TOOLS: dict[str, Tool] = {
-    "fast": partial(torch.autograd.gradcheck, fast_mode=True),
-    "slow": torch.autograd.gradcheck,
-    "gradcheck": gradproof.torch.gradcheck,
-    "check": gradproof.check,
-    "fast, second": partial(torch.autograd.gradgradcheck, fast_mode=True),
-    "slow, second": torch.autograd.gradgradcheck,
-    "gradgradcheck": gradproof.torch.gradgradcheck,
-}
-DEAREST = (("gradcheck", "slow"), ("check", "slow"), ("gradgradcheck", "slow, second"))
-
-
-@dataclass(frozen=True)
-class Timed:
-    """One sample: milliseconds of the processor, and calls, by tool, of those that accept it."""
-
-    case: str
-    inputs: int
-    milliseconds: dict[str, float]
-    calls: dict[str, int]
-
-
-def chosen(every: int) -> Iterator[_opdb.Sample]:
-    """The first and the middle sample of every so many operators."""
-    for op in _opdb.differentiable_operators(torch.float64)[::every]:
-        try:
-            found = [s for s in _opdb.samples(op, torch.float64) if _fits(s)]
-        except Exception:  # a sample maker that does not run here
-            continue
-        yield from found[:1]
-        yield from found[len(found) // 2 : len(found) // 2 + (len(found) > 1)]
-
-
-def _fits(sample: _opdb.Sample) -> bool:
-    try:
-        return _opdb.output_size(sample) <= _opdb.MOST_OUTPUTS
-    except Exception:  # an operator that needs what is not installed
-        return False
-
-
-def timed(sample: _opdb.Sample, names: Sequence[str], repeats: int) -> Timed:
-    """The least time of every tool, all of them in turns."""
-    least: dict[str, float] = {}
-    failed: set[str] = set()
-    for _ in range(repeats + 1):  # the first one fills caches
-        for name in names:
-            if name in failed:
-                continue
-            _opdb.seed_everything(0)
-            try:
-                started = time.process_time()
-                accepted = TOOLS[name](sample.function, sample.inputs)
-                spent = 1e3 * (time.process_time() - started)
-            except Exception:  # it is refuted, or refused
-                accepted, spent = False, 0.0
-            if not accepted:
-                failed.add(name)
-            least[name] = min(least.get(name, spent), spent)
-    size = sum(sample.inputs[i].numel() for i in sample.differentiable)
-    kept = {name: least[name] for name in names if name not in failed}
-    calls = {}
-    for name in kept:
-        _opdb.seed_everything(0)
-        calls[name] = common.counted(partial(TOOLS[name], sample.function, sample.inputs))
-    return Timed(f"{sample.op}#{sample.index}", size, kept, calls)
-
-
-def pairs(found: Sequence[Timed], ours: str, theirs: str) -> list[tuple[float, float, Timed]]:
-    """The two times of the samples that both tools accept."""
-    both = [t for t in found if {ours, theirs} <= set(t.milliseconds)]
-    return [(t.milliseconds[ours], t.milliseconds[theirs], t) for t in both]
-
-
-def summaries(found: Sequence[Timed]) -> dict[str, float]:
-    """Medians and sums of the ratios, by name."""
-    told: dict[str, float] = {}
-    tools = (("gradcheck", ""), ("check", ""), ("gradgradcheck", ", second"), ("fast", ""))
-    for ours, second in tools:
-        for theirs in ("fast", "slow"):
-            both = pairs(found, ours, theirs + second)
-            if not both or ours == theirs:
-                continue
-            name = f"{ours} / {theirs}"
-            ratios = [one / other for one, other, _ in both]
-            told[f"{name}, median"] = statistics.median(ratios)
-            told[f"{name}, sum"] = _of_sums(both)
-            told[f"{name}, share above 1"] = sum(r > 1 for r in ratios) / len(ratios)
-            told[f"{name}, dearest"] = max(ratios)
-            small = [pair for pair in both if pair[2].inputs <= SMALL]
-            if small:
-                told[f"{name}, sum of at most {SMALL} inputs"] = _of_sums(small)
-    return told
-
-
-def _of_sums(both: Sequence[tuple[float, float, Timed]]) -> float:
-    return sum(one for one, _, _ in both) / sum(other for _, other, _ in both)
-
-
-def print_tables(found: Sequence[Timed], *, markdown: bool) -> None:
-    told = summaries(found)
-    rows = [
-        [name, f"{value:.3g}", f"{BARS[name]:g}" if name in BARS else ""]
-        for name, value in told.items()
-    ]
-    title = f"Processor time, {len(found)} samples"
-    common.show(title, ("ratio", "measured", "bar"), rows, markdown=markdown)
-    for ours, theirs in (
-        ("gradcheck", "slow"),
-        ("check", "slow"),
-        ("gradgradcheck", "slow, second"),
-    ):
-        both = sorted(pairs(found, ours, theirs), key=lambda pair: pair[1] / pair[0])[:WORST]
-        said = [f"{t.case} {one:.3g} ms against {other:.3g}" for one, other, t in both]
-        print(f"Dearest of {ours} beside {theirs}: {'; '.join(said)}.")
-    for name in TOOLS:
-        if calls := [t.calls[name] for t in found if name in t.calls]:
-            print(f"Calls of {name}: {statistics.median(calls):,.0f} by the median sample.")
-    print(f"Measured on {common.machine_line()}.")
-
-
-def in_pytest(count: int) -> dict[str, float]:
+def seconds_in_pytest(count: int) -> dict[str, float]:
     """Seconds of the processor of a whole run of pytest with so many tests, by tool."""
     spent = {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "test_small.py")
-        for name, said in SAID.items():
-            more = ", gradproof.torch" if "gradproof" in said else ""
-            fixture = f", {name}" if said.startswith(name) else ""
-            file.write_text(TESTS.format(more=more, count=count, fixture=fixture, said=said))
+        for name, said in TESTS_SAY.items():
+            file.write_text(TESTS.format(count=count, said=said))
             before = os.times()
             command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
@@ -272,217 +224,67 @@ def in_pytest(count: int) -> dict[str, float]:
     return spent
 
 
-def print_in_pytest(count: int, spent: dict[str, float], *, markdown: bool) -> dict[str, float]:
-    """A table; ratios by name."""
-    rows = [
-        [name, f"{seconds:.3g}", f"{seconds / spent['fast']:.3g}"]
-        for name, seconds in spent.items()
-    ]
-    title = f"Processor time of pytest, {count} tests"
-    common.show(title, ("tests call", "seconds", "of those of fast"), rows, markdown=markdown)
-    print(f"Measured on {common.machine_line()}.")
-    return {name: spent[name.split(" / ")[0]] / spent["fast"] for name in PYTEST_BARS}
-
-
-def of_many_tensors() -> tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]:
-    """100 tensors of 16 entries each, and a function of all of them."""
-    inputs = tuple(torch.randn(16, dtype=torch.float64, requires_grad=True) for _ in range(100))
-    return lambda *given: torch.stack([x.sin() for x in given]).prod(1), inputs
-
-
-def encoder(activation: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """12 layers of width 64 with 4 heads, in float32, at 4 sequences of 16."""
-    layer = torch.nn.TransformerEncoderLayer(
-        64, 4, 128, dropout=0.0, batch_first=True, activation=activation
-    )
-    module = torch.nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
-    return module, (torch.randn(4, 16, 64),)
-
-
-def in_passes() -> dict[str, dict[str, float]]:
-    """Processor time of one check in that of a forward and its backward, by what is checked.
-
-    What a process imports for its first check in few bits is not counted.
-    """
-    gradproof.check(torch.tanh, (torch.ones(3, requires_grad=True),), seed=0)
-    made = {
-        "100 tensors, float64": of_many_tensors,
-        "encoder of 12 layers, gelu, float32": partial(encoder, "gelu"),
-        "encoder of 12 layers, relu, float32": partial(encoder, "relu"),
-    }
-    found = {}
-    for name, make in made.items():
-        torch.manual_seed(0)
-        function, inputs = make()
-        function(*inputs).sum().backward()  # the first is dearer
-        before = time.process_time()
-        for _ in range(PASSES):
-            function(*inputs).sum().backward()
-        one = (time.process_time() - before) / PASSES
-        before = time.process_time()
-        report = gradproof.check(function, inputs, seed=0)
-        spent = time.process_time() - before
-        if not report:
-            raise SystemExit(f"{name} was not accepted: {report.verdict}")
-        found[name] = {"milliseconds of a pass": 1e3 * one, "passes": spent / one}
-    return found
-
-
-def print_in_passes(found: dict[str, dict[str, float]], *, markdown: bool) -> None:
-    columns = ("check of", "milliseconds of a pass", "passes", "bar")
-    rows = [
-        [name, *(f"{number:.3g}" for number in row.values()), f"{PASSES_BAR:g}"]
-        for name, row in found.items()
-    ]
-    common.show("A check in passes: a forward and its backward", columns, rows, markdown=markdown)
-    print(f"Measured on {common.machine_line()}.")
-
-
-def first_calls(repeats: int) -> dict[str, float]:
-    """Milliseconds of the processor of the first call in a process, by what is called."""
-    found = {}
-    for name, said in FIRST.items():
-        command = [sys.executable, "-c", PROCESS.format(said=said)]
-        runs = (subprocess.run(command, check=True, capture_output=True) for _ in range(repeats))
-        found[name] = min(float(run.stdout) for run in runs)
-    return found
-
-
-def print_first_calls(found: dict[str, float], *, markdown: bool) -> None:
-    rows = [[name, f"{milliseconds:.3g}"] for name, milliseconds in found.items()]
-    title = "The first call in a process, after the imports"
-    common.show(title, ("call", "milliseconds"), rows, markdown=markdown)
-    print(f"Measured on {common.machine_line()}.")
-
-
-@dataclass(frozen=True)
-class Failing:
-    """One wrong backward; what each tool takes to refute it, by tool: slow mode and ours."""
-
-    inputs: int
-    wrong: str
-    milliseconds: dict[str, float]
-    calls: dict[str, int]  # of Python and of C
-    forwards: dict[str, int]
-    backwards: dict[str, int]
-
-    @property
-    def ratio(self) -> float:
-        """Ours / slow."""
-        return self.milliseconds["gradcheck"] / self.milliseconds["slow"]
-
-
-def dense(n: int, wrong: str) -> tuple[Callable[..., Any], torch.Tensor, Counter[str]]:
-    """A product with a matrix of n x n, its input, and how often it and its backward are run."""
-    matrix = torch.randn(n, n, dtype=torch.float64)
-    claimed, runs = matrix.clone(), Counter[str]()
-    claimed[FAILING[wrong](n)] *= 1.1
-
-    class Product(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            runs["forward"] += 1
-            return matrix @ x
-
-        @staticmethod
-        def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
-            runs["backward"] += 1
-            return g @ claimed
-
-    return Product.apply, torch.randn(n, dtype=torch.float64, requires_grad=True), runs
-
-
-def refuted(n: int, wrong: str, repeats: int) -> Failing:
-    """The least time of every tool, in turns; and its calls."""
-    torch.manual_seed(0)
-    function, x, runs = dense(n, wrong)
-    found = Failing(n, wrong, {}, {}, {}, {})
-
-    def refute(name: str) -> None:
-        with contextlib.suppress(RuntimeError):
-            TOOLS[name](function, (x,))
-            raise SystemExit(f"{name} accepted {wrong} wrong of {n}")
-
-    for _ in range(repeats):
-        for name in ("slow", "gradcheck"):
-            started = time.process_time()
-            refute(name)
-            spent = 1e3 * (time.process_time() - started)
-            found.milliseconds[name] = min(found.milliseconds.get(name, spent), spent)
-    for name in ("slow", "gradcheck"):
-        runs.clear()
-        found.calls[name] = common.counted(partial(refute, name))
-        found.forwards[name], found.backwards[name] = runs["forward"], runs["backward"]
-    return found
-
-
-def print_failing(found: Sequence[Failing], *, markdown: bool) -> None:
-    def pair(of: dict[str, Any], form: str = ",") -> str:
-        return f"{of['gradcheck']:{form}} / {of['slow']:{form}}"
-
-    rows = []
-    for each in found:
-        counts = (pair(each.forwards), pair(each.backwards), pair(each.calls))
-        times = (pair(each.milliseconds, ".3g"), f"{each.ratio:.2g}")
-        rows.append([f"{each.inputs:,}", each.wrong, *counts, *times])
-    columns = ("inputs", "wrong", "F", "VJPs", "calls", "milliseconds", "ours / slow")
-    common.show("A gradcheck that fails: ours / slow", columns, rows, markdown=markdown)
-    print(f"Measured on {common.machine_line()}.")
-
-
 def arguments() -> argparse.Namespace:
     made = common.parser(__doc__)
-    made.add_argument("--every", type=int, default=1, metavar="N", help="operators: every N-th")
-    made.add_argument(
-        "--repeats", type=int, default=3, metavar="N", help="of which the least counts"
-    )
-    made.add_argument("--pytest", type=int, metavar="N", help="instead N tests in pytest")
-    made.add_argument("--passes", action="store_true", help="instead checks in passes")
-    made.add_argument("--first", action="store_true", help="instead first calls in a process")
-    made.add_argument("--failing", action="store_true", help="instead checks that fail")
-    made.add_argument("--tools", nargs="*", choices=list(TOOLS), default=list(TOOLS))
+    made.add_argument("--repeats", type=int, default=5, metavar="N", help="of which the median")
+    made.add_argument("--every", type=int, metavar="N", help="of the operators, every N-th")
+    made.add_argument("--parts", nargs="*", choices=PARTS, help="which of them; all by default")
     return made.parse_args()
 
 
-def main() -> int:
+def main() -> None:
     options = arguments()
-    if options.pytest:
-        spent = in_pytest(options.pytest)
-        told = print_in_pytest(options.pytest, spent, markdown=options.markdown)
-        record = {"tests": options.pytest, "seconds": spent, "ratios": told, "bars": PYTEST_BARS}
-        common.record(options.json, record)
-        return int(any(told[name] > bar for name, bar in PYTEST_BARS.items()))
-    if options.first:
-        calls = first_calls(options.repeats)
-        print_first_calls(calls, markdown=options.markdown)
-        common.record(options.json, {"milliseconds": calls, "bar": FIRST_BAR})
-        return int(calls["gradproof.check"] > FIRST_BAR)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    if options.failing:
-        sizes = FAILING_SIZES[:1] if options.quick else FAILING_SIZES
-        failing = [refuted(n, wrong, options.repeats) for n in sizes for wrong in FAILING]
-        print_failing(failing, markdown=options.markdown)
-        common.record(
-            options.json, {"rows": [asdict(each) for each in failing], "bar": FAILING_BAR}
-        )
-        return int(any(each.ratio > FAILING_BAR for each in failing))
-    if options.passes:
-        rows = in_passes()
-        print_in_passes(rows, markdown=options.markdown)
-        common.record(options.json, {"rows": rows, "bar": PASSES_BAR})
-        return int(any(row["passes"] > PASSES_BAR for row in rows.values()))
-    samples = list(chosen(QUICK_EVERY if options.quick else options.every))
-    found = []
-    with common.progress("samples", len(samples)) as advance:
-        for sample in samples:
-            advance(sample.op)
-            found.append(timed(sample, options.tools, options.repeats))
-    print_tables(found, markdown=options.markdown)
-    told = summaries(found)
-    common.record(options.json, {"ratios": told, "bars": BARS, "samples": len(found)})
-    return int(any(told.get(name, 0.0) > bar for name, bar in BARS.items()))
+    parts = options.parts or (QUICK_PARTS if options.quick else PARTS)
+    repeats = 3 if options.quick else options.repeats
+    found: dict[str, Any] = {}
+
+    def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        common.show(title, columns, rows, markdown=options.markdown)
+        sys.stdout.flush()
+
+    if "small" in parts:
+        every = options.every or (QUICK_EVERY if options.quick else EVERY)
+        samples, rows = list(small_samples(every)), []
+        for number, (case, function, sample) in enumerate(samples, 1):
+            rows.append(time_in_turns(case, function, sample.inputs, list(TOOLS), repeats))
+            if number % 20 == 0 or number == len(samples):
+                print(f"{number} of {len(samples)} functions", file=sys.stderr, flush=True)
+        found["small"] = {"ratios": ratios(rows), "rows": [asdict(row) for row in rows]}
+        columns = ("ours / PyTorch's mode", "median", "sum", "share above 1", "functions")
+        table = [[name, *(f"{x:.3g}" for x in row.values())] for name, row in ratios(rows).items()]
+        show("Small checks", columns, table)
+    if "large" in parts:
+        torch.manual_seed(0)
+        rows = []
+        for name, (function, inputs) in large_functions().items():
+            rows.append(time_in_turns(name, function, inputs, ("fast", "gradcheck"), 3))
+            print(f"large: {name}", file=sys.stderr, flush=True)
+        found["large"] = [asdict(row) for row in rows]
+        table = [
+            [row.case, f"{row.inputs:,}", f"{fast:.0f}", f"{ours / fast:.2f}"]
+            for row in rows
+            for fast, ours in (row.milliseconds.values(),)
+        ]
+        show("A million numbers", ("function", "numbers", "fast, ms", "gradcheck / fast"), table)
+    if "layer" in parts:
+        dtypes = (torch.float32, torch.bfloat16)
+        found["layer"] = {str(dtype): seconds_of_layer(dtype) for dtype in dtypes}
+        table = [[name, f"{seconds:.1f}"] for name, seconds in found["layer"].items()]
+        show("An encoder layer, 512 wide", ("dtype", "check, s"), table)
+    if "first" in parts:
+        found["first"] = first_calls(repeats)
+        table = [[name, *(f"{x:.0f}" for x in ms)] for name, ms in found["first"].items()]
+        show("The first call in a process", ("call", "processor, ms", "clock, ms"), table)
+    if "pytest" in parts:
+        found["pytest"] = seconds_in_pytest(300)
+        fast = found["pytest"]["fast"]
+        table = [[name, f"{s:.2f}", f"{s / fast:.2f}"] for name, s in found["pytest"].items()]
+        show("300 tests in pytest", ("tests call", "s", "of fast"), table)
+    print(f"Measured on {common.machine_line()}.")
+    common.record(options.json, found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -162,28 +162,10 @@ def page() -> str:
     return (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 
 
-def test_the_page_says_what_was_recorded_in_pytest(page):
-    shown = {"alone": "the function alone", "fast": "PyTorch fast", "slow": "PyTorch slow",
-             "gradcheck": "`gradproof.torch.gradcheck`",
-             "check_derivatives": "the fixture `check_derivatives`"}  # fmt: skip
-    found = record("speed-pytest")["seconds"]
-    for name, words in shown.items():
-        assert f"| {words} | {found[name]:.3g} | {found[name] / found['fast']:.3g} |" in page
-
-
-def test_the_page_says_what_was_recorded_in_passes_and_first_calls(page):
-    for name, row in record("speed-passes")["rows"].items():
-        assert f"| {name} | {row['milliseconds of a pass']:.3g} | {row['passes']:.3g} |" in page
-    for name, milliseconds in record("speed-first")["milliseconds"].items():
-        assert f"| {name} | {milliseconds:.3g} |" in page
-
-
-def test_the_page_says_what_was_recorded_of_checks_that_fail(page):
-    for row in record("speed-failing")["rows"]:
-        ours, slow = row["milliseconds"]["gradcheck"], row["milliseconds"]["slow"]
-        counts = (row[each] for each in ("forwards", "backwards", "calls"))
-        told = " | ".join(f"{each['gradcheck']:,} / {each['slow']:,}" for each in counts)
-        assert f"| {row['inputs']:,} | {row['wrong']} | {told} | {ours / slow:.2g} |" in page
+def test_the_page_says_what_was_recorded_of_small_checks(page):
+    for name, found in record("speed")["small"]["ratios"].items():
+        numbers = f"{found['median']:.2f} | {found['sum']:.2f}"
+        assert f"| {name} | {numbers} | {100 * found['share above 1']:.0f} % |" in page
 
 
 def test_the_page_says_what_was_recorded_of_jax(page):
