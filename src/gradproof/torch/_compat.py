@@ -7,6 +7,8 @@ nodes that begin with an underscore, such as `tensor._version`, stay where they 
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +16,9 @@ from typing import Any
 
 import torch
 from torch import _vmap_internals
+
+# Around what the compiler must not look into; it imports the compiler (see `postpone_compiler`).
+from torch._compile import _disable_dynamo
 
 # Formulas by which a fused operation is made of others, to round each of these.
 # `torch.export.default_decompositions` leaves out what its core operators are, copies the rest, and
@@ -137,6 +142,36 @@ def frame_evaluation() -> Any:
     from torch._C._dynamo import eval_frame
 
     return eval_frame
+
+
+@functools.cache
+def postpone_compiler() -> None:
+    """Let formulas of forward mode run without PyTorch's compiler, while nobody else has loaded it.
+
+    A tangent that is not there is a zero without memory, whose shape PyTorch finds in Python, by
+    `torch._refs`. Functions there that the compiler must not look into are handed to it when they
+    are first called, which imports it: four seconds. They keep what it makes of them in
+    an attribute. In that we put a function that does the same as soon as the compiler is loaded.
+    """
+    inner = _disable_dynamo(lambda: None).__code__
+
+    def postponed(function: Any) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if (compiler := sys.modules.get("torch._dynamo")) is None:
+                return function(*args, **kwargs)
+            disabled = compiler.disable(function, True, wrapping=False)
+            setattr(function, "__dynamo_disable", disabled)  # no name of ours
+            return disabled(*args, **kwargs)
+
+        return call
+
+    for reference in list(vars(torch._refs).values()):
+        while reference is not None:
+            if getattr(reference, "__code__", None) is inner:
+                function = inspect.getclosurevars(reference).nonlocals["fn"]
+                if not hasattr(function, "__dynamo_disable"):
+                    setattr(function, "__dynamo_disable", postponed(function))
+            reference = getattr(reference, "__wrapped__", None)
 
 
 def compiler_error() -> type[Exception]:

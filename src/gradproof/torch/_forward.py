@@ -20,7 +20,7 @@ from gradproof._data.exceptions import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
-from gradproof.torch._compat import forward_level, legacy_vmap
+from gradproof.torch._compat import forward_level, legacy_vmap, postpone_compiler
 from gradproof.torch._graph import batched_result
 from gradproof.torch._operators import is_custom, operator_name
 from gradproof.torch._outputs import Outputs, floating_in
@@ -80,6 +80,7 @@ class Forward:
         if self._is_able:
             return
         _load_formulas()
+        postpone_compiler()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: the operator by itself is not accused of it.
         if is_custom(operator_name(self._call.fn)) and self._tangents_are_lost:
