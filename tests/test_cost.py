@@ -123,13 +123,13 @@ def test_a_wrong_entry_of_ten_to_the_ten_is_found_in_60_runs_and_60_vjps(name: s
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", RIGHT)
-def test_gradcheck_of_a_right_function_costs_21_runs_and_29_vjps_at_any_size(
+def test_gradcheck_of_a_right_function_costs_22_runs_and_30_vjps_at_any_size(
     name: str, size: int
 ) -> None:
     counted = Counted(RIGHT[name])
     assert gradcheck(counted, _point(size))
-    assert counted.runs <= 21
-    assert counted.backwards <= 29
+    assert counted.runs <= 22
+    assert counted.backwards <= 30
 
 
 @pytest.mark.parametrize("name", WRONG)

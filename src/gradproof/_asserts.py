@@ -21,6 +21,8 @@ class Run:
 
     inconclusive = "warn"  # of WAYS, what an inconclusive check does that is told nothing else
 
+    needs_reports = False  # of derivatives that are right, too
+
     def options(self) -> dict[str, Any]:
         """Options of a check that is given none of its own, such as its seed."""
         return {}
@@ -28,6 +30,9 @@ class Run:
     def count_report(self, report: Report, way: str) -> Report:  # noqa: ARG002 # for runners of tests
         """Hear of a report, and of what an inconclusive one does; returns the report to show."""
         return report
+
+    def count_pass(self, seed: int, bound: float) -> None:
+        """Hear of a check that passed and made no report: its seed, and how sharp it was."""
 
 
 _run = Run()

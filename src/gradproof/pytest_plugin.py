@@ -201,16 +201,28 @@ class _Run(_asserts.Run):
         if self._item is None:  # a file is being imported
             return report
         report = dataclasses.replace(report, repeat=self._repeat_line(self._item, report.seed))
-        wanted = self._config.getoption("gradproof_report") is not None
-        kept = {
-            "verdict": report.verdict.value,
-            "seed": report.seed,
-            "resolution": summary.resolution(report),
-            "is_only_warned_of": way == "warn" and report.verdict is Verdict.INCONCLUSIVE,
-            "json": json.dump(report) if wanted else "",
-        }
-        self._item.stash.setdefault(_CHECKED, []).append(kept)
+        undecided = report.verdict is Verdict.INCONCLUSIVE
+        self._keep(
+            verdict=report.verdict.value,
+            seed=report.seed,
+            resolution=summary.resolution(report),
+            is_only_warned_of=way == "warn" and undecided,
+            json=json.dump(report) if self.needs_reports else "",
+        )
         return report
+
+    def count_pass(self, seed: int, bound: float) -> None:
+        self._keep(
+            verdict=Verdict.PASSED.value,
+            seed=seed,
+            resolution=bound,
+            is_only_warned_of=False,
+            json="",
+        )
+
+    def _keep(self, **checked: Any) -> None:
+        if self._item is not None:
+            self._item.stash.setdefault(_CHECKED, []).append(checked)
 
     def _repeat_line(self, item: pytest.Item, seed: int) -> str:
         # Of the same name, pytest's own takes a text in some versions, and none in others.

@@ -113,7 +113,7 @@ def _cotangents(measurements: Measurements, shares: Values) -> tuple[Term, ...]:
     terms = [Term("dense", _DENSE, measurements.cotangent), Term("constant", _CONSTANT, constant)]
     if space.size > 1:
         terms.append(Term("equal", _EQUALS, _EQUAL * constant))
-        terms.append(Term("cancelling", _CANCELLING, _cancelling_cotangent(space, seed)))
+        terms.append(Term("cancelling", _CANCELLING, cancelling_cotangent(space, seed)))
     return (*terms, _single_entry(terms, shares, np.ones(space.size), seed))
 
 
@@ -145,7 +145,7 @@ def _single_entry(terms: Sequence[Term], shares: Values, scales: Values, seed: i
     return Term("single", _SINGLE, unit_vector(shares.size, at, value * float(scales[at])))
 
 
-def _cancelling_cotangent(space: Space, seed: int) -> Values:
+def cancelling_cotangent(space: Space, seed: int) -> Values:
     """A cotangent of 1 on a row, or column, of the largest output, -1 on the next, else 0, (m,).
 
     Each is constant, as a sum along one dimension hands its cotangent over. Of single numbers two

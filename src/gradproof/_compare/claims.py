@@ -16,7 +16,7 @@ from gradproof.errors import UsageError
 
 FEW_OUTPUTS = 16  # each is a cotangent of its own where J u cannot be had at once
 MOST_ENTRIES = 1 << 22  # of a Jacobian that is claimed as a whole
-_MODES_AGREE = 2.0**10  # roundings that <v, J u> and <J^T v, u> may differ by
+MODES_AGREE = 2.0**10  # roundings that <v, J u> and <J^T v, u> may differ by
 
 Mode = Literal["backward", "forward"]
 
@@ -99,7 +99,7 @@ class Claim:
         size += float(np.abs(self.gradient[moved]) @ np.abs(u[moved]))
         self._size = size = max(self._size, size)  # a part of u may cancel
         off = abs(total - own)
-        agrees = off <= max(self.unit, 2.0**-53) * _MODES_AGREE * size < math.inf
+        agrees = off <= max(self.unit, 2.0**-53) * MODES_AGREE * size < math.inf
         if not agrees and (math.isfinite(total) or math.isfinite(own)):
             self._transposable = False
             return None

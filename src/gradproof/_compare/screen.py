@@ -24,7 +24,7 @@ _FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
 _LONG_STEPS = StepTable(4.0, 0.25, 3)  # where a function that stands still may move
 _ILL_SCALED_ROUNDS = 3
 _MANY = 1 << 16  # inputs or outputs: of ill-scaled ones no finer table is made
-_CANCELS = 2.0**20  # of its slope along a tangent, that the terms of a row may be
+CANCELS = 2.0**20  # of its slope along a tangent, that the terms of a row may be
 _MOSTLY_NOISE = 0.25  # of what F moves by over the longest step of the usual table
 
 
@@ -127,7 +127,7 @@ def _decisions_of_block(
     # The terms of a row may cancel along u: the claim is rounded by terms of the usual size, but
     # not by those of rows that are larger by orders of magnitude. An output that does not move may
     # have been rounded away beside any.
-    others = np.where(slopes.size > 0, np.minimum(typical, _CANCELS * slopes.size), typical)
+    others = np.where(slopes.size > 0, np.minimum(typical, CANCELS * slopes.size), typical)
     return decide(
         slopes.without_kinks(),
         claimed,

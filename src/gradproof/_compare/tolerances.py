@@ -119,9 +119,13 @@ def rounding_of_claim(unit: float, *sizes: Values | float) -> Values:
         if not np.isfinite(np.sum(absolute)):
             absolute = np.nan_to_num(absolute, nan=0.0, posinf=0.0)
         size = np.maximum(size, absolute)
+    return np.asarray(rounding_part(unit) * size)
+
+
+def rounding_part(unit: float) -> float:
+    """The part of its largest term that a claim may be off by."""
     unit = max(unit, 2.0**-53)
-    found: Values = min(unit * _ROUNDINGS, math.sqrt(unit)) * size
-    return found
+    return min(unit * _ROUNDINGS, math.sqrt(unit))
 
 
 def bound_of_entry(part: float, inputs: int) -> float:

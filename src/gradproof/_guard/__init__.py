@@ -57,6 +57,11 @@ def guard_face(face: Callable[P, Result]) -> Callable[P, Result]:
     return run_alone
 
 
+def take_turn() -> threading.RLock:
+    """The lock that a check holds: for what is one, and leaves everything as it is by itself."""
+    return _turns
+
+
 def defer_interrupts(function: Callable[P, Result]) -> Callable[P, Result]:
     """The same function, during which an interrupt waits."""
     _uninterrupted_code.add(function.__code__)

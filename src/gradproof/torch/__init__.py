@@ -22,11 +22,17 @@ from gradproof._asserts import chosen_way
 from gradproof._data import options as _options
 from gradproof._data.frames import set_public_module
 from gradproof._data.inputs import name_of
-from gradproof._guard import guard_face
 from gradproof.errors import UsageError
 from gradproof.torch._gradcheck_helpers import as_sparse_gradcheck
 from gradproof.torch._guards import WrongNumberError, as_tuple, refuse_modes
-from gradproof.torch._judge import CHOOSE_EPS, GradcheckQuestion, Options, judge, second_order
+from gradproof.torch._judge import (
+    CHOOSE_EPS,
+    GradcheckQuestion,
+    Options,
+    judge,
+    passes_quickly,
+    second_order,
+)
 from gradproof.torch._messages import GradcheckError
 from gradproof.torch._record import Seen, record
 
@@ -79,7 +85,6 @@ def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
     return wrapper
 
 
-@guard_face
 @_with_options
 def gradcheck(
     func: Callable[..., Any],
@@ -161,11 +166,13 @@ def gradcheck(
         masked=bool(masked),
         inconclusive=chosen_way(inconclusive),
     )
-    question = GradcheckQuestion(func, as_tuple(inputs), name_of(func))
-    return judge(question, options, raise_exception)
+
+    def make() -> GradcheckQuestion:
+        return GradcheckQuestion(func, as_tuple(inputs), name_of(func))
+
+    return passes_quickly(make, options) or judge(make, options, raise_exception)
 
 
-@guard_face
 @_with_options
 def gradgradcheck(
     func: Callable[..., Any],
@@ -232,8 +239,11 @@ def gradgradcheck(
         masked=masked,
         inconclusive=chosen_way(inconclusive),
     )
-    question = second_order(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
-    return judge(question, options, raise_exception)
+
+    def make() -> GradcheckQuestion:
+        return second_order(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
+
+    return passes_quickly(make, options) or judge(make, options, raise_exception)
 
 
 for _name in __all__:

@@ -6,8 +6,10 @@ and puts back what it found.
 
 from __future__ import annotations
 
+import operator
+import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -199,6 +201,75 @@ def _usual_state() -> Iterator[None]:
 
 def _outside_inference() -> AbstractContextManager[object]:
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+
+
+class UsualState:
+    """The state of this thread where nothing is unusual, so that no context has to be made for it.
+
+    Every such state is `_USUAL` but for the default dtype and the filters of warnings.
+    """
+
+    def __init__(self) -> None:
+        self._values = _state_of_thread()
+        self._kept = torch.get_default_dtype(), warnings.filters, warnings.showwarning
+
+    @classmethod
+    def now(cls) -> UsualState | None:
+        """The state now; None where it is not usual."""
+        made = cls()
+        return made if made._values == _USUAL else None
+
+    def has_changed(self) -> bool:
+        kept = torch.get_default_dtype(), warnings.filters, warnings.showwarning
+        return _state_of_thread() != _USUAL or any(map(operator.is_not, kept, self._kept))
+
+    def restore(self) -> None:
+        """Make this the state again."""
+        if not self.has_changed():
+            return
+        dtype, warnings.filters, warnings.showwarning = self._kept
+        with ExitStack() as undo:
+            undo.callback(torch.set_default_dtype, dtype)
+            undo.callback(put_device_back, None)
+            undo.callback(torch.set_anomaly_enabled, False)
+            undo.callback(_enable_hooks)
+            undo.callback(set_grad_enabled, True)
+            undo.callback(set_forward_grad_enabled, True)
+            for length, _, pop, _ in MODE_STACKS:
+                for _ in range(length()):
+                    undo.callback(pop)
+            for key in LAZY_BITS:
+                undo.callback(set_key_excluded, key, False)
+            undo.callback(leave_transforms, 0)
+            for _ in range(forward_level() + 1):
+                undo.callback(forward_ad.exit_dual_level)
+
+
+def _enable_hooks() -> None:
+    saved_tensor_hooks._saved_tensors_hooks_enable()
+    while saved_tensor_hooks._top_saved_tensors_default_hooks(True):
+        saved_tensor_hooks._pop_saved_tensors_default_hooks()
+
+
+def _state_of_thread() -> tuple[Any, ...]:
+    compiler = frame_evaluation()
+    return (
+        compiler is None or compiler.get_eval_frame_callback() is None,
+        torch.is_inference_mode_enabled(),
+        torch.is_grad_enabled(),
+        is_forward_grad_enabled(),
+        torch.is_anomaly_enabled(),
+        default_device(),
+        saved_tensor_hooks._saved_tensors_hooks_get_disabled_error_message(),
+        saved_tensor_hooks._top_saved_tensors_default_hooks(True),
+        *[length() for length, _, _, _ in MODE_STACKS],
+        *map(is_key_excluded, LAZY_BITS),
+        transform_depth(),
+        forward_level(),
+    )
+
+
+_USUAL = (True, False, True, True, False, None, None, None, 0, 0, False, False, 0, -1)
 
 
 @contextmanager

@@ -152,6 +152,8 @@ class _FaceCall:
 class _Heard(_asserts.Run):
     """The same run, which keeps the last report that it is told."""
 
+    needs_reports = True
+
     def __init__(self, outer: _asserts.Run) -> None:
         self._outer = outer
         self.inconclusive = outer.inconclusive

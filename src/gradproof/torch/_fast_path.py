@@ -1,0 +1,457 @@
+"""The ordinary gradcheck in one function, read from top to bottom: passed, or not decided.
+
+Most calls of gradcheck are about a right derivative of a plain function in double precision. Of
+these `decide_quickly` asks what the engine asks, in 6 or 8 calls of F and about 12 backwards, and
+knows two answers: "passed", of which the engine would say the same, and "not decided". Whatever is
+wrong, unusual or unclear is not decided; the engine then begins at the beginning. So nothing here
+explains, locates or excuses anything, and no tolerance is wider than the engine's.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from gradproof._checks.groups import binary_halves, singles_and_rests
+from gradproof._checks.special_probes import FULL_MANTISSA, cancelling_cotangent
+from gradproof._compare.claims import MODES_AGREE
+from gradproof._compare.screen import CANCELS
+from gradproof._compare.tolerances import (
+    RESOLUTION,
+    SHARP_RESOLUTION,
+    SMALL,
+    bound_of_entry,
+    rounding_part,
+)
+from gradproof._data.space import Space, Values
+from gradproof._guard import take_turn
+from gradproof._guard.random import RandomState, draw_numbers
+from gradproof._numdiff.probes import (
+    Kind,
+    constant_cotangent,
+    random_entries,
+)
+from gradproof._numdiff.slopes import BLOCK, measured_slopes
+from gradproof._numdiff.steps import power_of_two_below, step_tables
+from gradproof._numdiff.values import DifferenceTable
+from gradproof.torch._captured import Captured
+from gradproof.torch._compat import UndefinedGrad, run_engine
+from gradproof.torch._layouts import cotangent_layouts, in_layout
+from gradproof.torch._memory import private_copy
+from gradproof.torch._notes import among_ranks
+from gradproof.torch._state import UsualState
+from gradproof.torch._tensors import slot_like
+
+MOST_ENTRIES = 1 << 22  # inputs, or outputs: the tables of more take too much memory
+_NUMPY = {torch.float64: np.float64, torch.complex128: np.complex128}
+_CONSTANTS = frozenset((int, float, complex, bool, str, type(None), torch.dtype))
+_UNIT = 2.0**-53
+_TABLE = step_tables(_UNIT).quick
+assert _TABLE is not None
+_STEPS = _TABLE.steps  # two
+_LARGE = 2.0**20  # times as large as usual
+_SAME = 2.0**-36  # of the terms of a sum, that sums in another order differ by
+
+
+class Passed(NamedTuple):
+    """What was found right, and how well it was tested."""
+
+    seed: int
+    bound: float  # of a wrong entry, in parts of a typical row
+
+
+def decide_quickly(
+    make: Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]], seed: int, *, undefined: bool
+) -> Passed | None:
+    """Whether derivatives are right by all that PyTorch's gradcheck asks; or None.
+
+    Args:
+        make: returns the function under test and its positional arguments.
+        seed: of the probes.
+        undefined: whether undefined cotangents are asked for.
+
+    Returns:
+        None where that is not decided here.
+    """
+    with take_turn():
+        state, random = UsualState.now(), RandomState()
+        if state is None:
+            return None
+        try:
+            draw_numbers()  # a seed that F sets is another state than the one after this
+            drawn = RandomState()
+            with np.errstate(all="ignore"):
+                run = contextvars.copy_context().run
+                passed = run(lambda: _decision(*make(), seed, undefined=undefined))
+            return None if state.has_changed() or drawn.moved_generators() else passed
+        except Exception:  # what the user's code raises it raises again in the engine
+            return None
+        finally:
+            try:
+                random.restore()
+                state.restore()
+            except BaseException:  # an interrupt
+                random.restore()
+                state.restore()
+                raise
+
+
+def _decision(
+    fn: Callable[..., Any], arguments: tuple[Any, ...], seed: int, *, undefined: bool
+) -> Passed | None:
+    # 1. The arguments: contiguous leaves in double precision; other tensors, as private copies; and
+    # constants. Nothing else that the function reads may require grad or draw random numbers.
+    given, places, leaves, private = list(arguments), [], [], []
+    for place, value in enumerate(arguments):
+        if isinstance(value, torch.Tensor):
+            plain = type(value) is torch.Tensor and value.is_cpu and not value.__dict__
+            if not plain or value.layout is not torch.strided or value.is_conj() or value.is_neg():
+                return None
+            if not value.requires_grad:
+                given[place] = private_copy(value)
+                private.append(given[place])
+                continue
+            usual = value.dtype in _NUMPY and value.is_leaf and value.is_contiguous()
+            if not usual or value.storage_offset() or not 0 < value.numel() <= MOST_ENTRIES:
+                return None
+            places.append(place)
+            leaves.append(value)
+        elif type(value) not in _CONSTANTS and not (
+            type(value) is tuple and _CONSTANTS.issuperset(map(type, value))
+        ):
+            return None
+    held = Captured(fn, leaves)
+    if not leaves or held.tensors or held.generators or among_ranks():
+        return None
+    versions = [t._version for t in (*leaves, *private)]
+    marks = [(id(t.grad), t.grad is not None and t.grad._version) for t in leaves]
+
+    # 2. F at the point, with its graph. From it J^T v, made to be differentiated: it is linear in
+    # v, so that the derivative of (J^T v).u in v is J u, for a random tangent u; unless the double
+    # backward is wrong, which shows in v.(J u) = (J^T v).u.
+    def run(tensors: Sequence[torch.Tensor]) -> Sequence[Any]:
+        for place, tensor in zip(places, tensors, strict=True):
+            given[place] = tensor.requires_grad_()
+        result = fn(*given)
+        return result if isinstance(result, (tuple, list)) else (result,)
+
+    tensors, others = (tuple([t.detach().clone() for t in leaves]) for _ in range(2))
+    result = run(tensors)
+    count = len(result)
+    floating = [k for k, y in enumerate(result) if y.is_floating_point() or y.is_complex()]
+    outputs = tuple([result[k] for k in floating])
+    for y in outputs:
+        if type(y) is not torch.Tensor or y.dtype not in _NUMPY or y.layout is not torch.strided:
+            return None
+        if not (y.requires_grad and y.is_cpu and 0 < y.numel() <= MOST_ENTRIES):
+            return None
+    if not outputs or [t.stride() for t in tensors] != [t.stride() for t in leaves]:
+        return None
+    domain = Space(tuple([slot_like("", t) for t in leaves]))
+    codomain = Space(tuple([slot_like("", y) for y in outputs]))
+    n, m = domain.size, codomain.size
+    x, centre = _vector(tensors).copy(), _vector(outputs).copy()
+    u = np.concatenate([_scales(x[domain.span(k)]) for k in range(len(leaves))])
+    draws = random_entries(seed, Kind.TANGENT, 0, n + 2 * m)
+    u, v = u * draws[:n], draws[n : n + m]
+    probes = _Rows(4, outputs)
+    probes.write(slice(None), v)
+    weights = tuple([t.requires_grad_() for t in probes.tensors(0)])
+    made = run_engine(outputs, weights, True, True, tensors, True, accumulate_grad=False)
+    unused = [k for k, g in enumerate(made) if g is None]
+    if unused:  # F may read the user's own tensors, instead of what it is handed
+        originals = tuple([leaves[k] for k in unused])
+        found = run_engine(outputs, weights, True, False, originals, True, accumulate_grad=False)
+        if len(unused) == len(leaves) or any(g is not None for g in found):
+            return None
+    gradient = _vector(made, leaves).copy()
+    if m == 1:
+        claimed = np.atleast_1d(gradient @ u / v)
+    else:
+        directions = _Rows(1, leaves)
+        directions.write(0, u)
+        pairs = zip(made, directions.tensors(0), strict=True)
+        used = [(g, d) for g, d in pairs if g is not None and g.requires_grad]
+        roots, along = zip(*used, strict=True)
+        images = run_engine(roots, along, False, False, weights, True, accumulate_grad=False)
+        claimed = _vector(images, outputs)
+        size = np.abs(v) @ np.abs(claimed) + np.abs(gradient) @ np.abs(u)
+        if not abs(v @ claimed - gradient @ u) <= MODES_AGREE * _UNIT * size:
+            return None
+
+    # 3. F at the point once more, with what it saves for its backward; and at x + h u and x - h u
+    # for two steps h.
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tensor.detach())
+        return saved[-1]
+
+    saved: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = run(others)
+    twin = tuple([result[k] for k in floating])
+    saved_before = [t.clone() for t in saved]
+    handed, values = _Rows(1, leaves), _Rows(2 * len(_STEPS), outputs)
+    moved = handed.tensors(0)
+    for k, way in enumerate([way for step in _STEPS for way in (step, -step)]):
+        point = x + way * u
+        handed.write(0, point)
+        result = run(moved)
+        found = [result[k] for k in floating]
+        if len(result) != count or not values.read(k, found):
+            return None
+        if not _same(handed.flat()[0], point):
+            return None
+        if k == 1:  # most mistakes show here, and need no more runs
+            coarse = (values.flat()[0] - values.flat()[1]) / (2 * _STEPS[0])
+            gap, size = np.abs(coarse - claimed), np.abs(coarse) + np.abs(claimed)
+            if (gap > 0.25 * size + 0.01 * size.max()).any():
+                return None
+    table = values.flat()
+    # A sum is finite only if all its terms are.
+    if not (math.isfinite(x.sum() + centre.sum() + table.sum()) and _same(_vector(twin), centre)):
+        return None
+    if _same(centre, centre.astype(np.float32)) and _same(table[0], table[0].astype(np.float32)):
+        return None  # F may be computed in float32
+
+    # 4. The slope of every output along u, with an error bar: infinite unless F is plainly smooth.
+    units, jitter = np.full(m, _UNIT), np.zeros(m)
+    differences = DifferenceTable(_STEPS, centre, table[0::2], table[1::2], units, jitter, m)
+    slopes = measured_slopes(differences)
+    measured, bar, still = slopes.low, slopes.bar, slopes.still
+    typical = math.sqrt(measured @ measured / m)
+    if not (np.isfinite(bar).all() and 0 < typical < math.inf):
+        return None
+    del values, table, differences  # of long vectors they are most of the memory
+
+    # 5. The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
+    # error bar of the measured slope and the rounding of the claim, whose terms may cancel along u;
+    # and both must be small beside the slope, for it to be tested.
+    off, slope = np.abs(claimed - measured), np.abs(measured)
+    size = np.maximum(slope, np.abs(claimed))
+    terms = np.where(slope > 0, np.minimum(typical, CANCELS * slope), typical)
+    allowed = bar + rounding_part(_UNIT) * np.maximum(size, terms)
+    tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
+    tested |= still & (claimed == 0)
+    if not (tested & (off <= allowed)).all():
+        return None
+    bound = float(((off + allowed) / np.maximum(size, typical)).max())
+
+    # 6. The same cotangent gives the same gradient, to the last bit, on the other run as well, and
+    # up to rounding whether it is made to be differentiated or not; a gradient is the same kind of
+    # tensor as its input.
+    def pull(cotangents: Sequence[torch.Tensor], roots: tuple[Any, ...] = twin) -> Values:
+        found = run_engine(
+            roots, tuple(cotangents), True, False, others, True, accumulate_grad=False
+        )
+        return _vector(found, leaves)
+
+    again = run_engine(
+        twin, tuple(probes.tensors(1)), True, False, others, True, accumulate_grad=False
+    )
+    for k, (g, t) in enumerate(zip(again, leaves, strict=True)):
+        if g is None and k in unused:
+            continue
+        if type(g) is not torch.Tensor or not (g.is_cpu and g.layout is torch.strided):
+            return None
+        if g.dtype is not t.dtype or g.shape != t.shape:
+            return None
+    plain = _vector(again, leaves).copy()
+    if not _same(plain, gradient):  # there may be a kernel for each
+        repeated = _same(pull(probes.tensors(1)), plain)
+        if not (repeated and _cancel([plain, -gradient], domain)):
+            return None
+
+    # 7. Linearity, whatever the sizes, zeros and memory layouts of a cotangent. What is claimed of
+    # special cotangents, one by one, adds up to what is claimed of two parts of their weighted sum,
+    # one much larger than usual and one much smaller, with rows of zeros and single ones.
+    constant = constant_cotangent(codomain, seed)
+    probes.write(3, constant)
+    products = [2.0 * gradient, -pull(probes.expanded(3))]  # as sum() hands it over
+    whole = 2.0 * v - constant
+    lent = probes.tensors(2)  # one memory for several cotangents, as an allocator hands it out
+    probes.write(2, -0.25 * constant)
+    products.append(3.0 * pull(lent))
+    whole -= 0.75 * constant
+    if any(sum(extent > 1 for extent in y.shape) > 1 for y in outputs):
+        for axis in (0, -1):  # as sum(dim) hands it over
+            equal = [_equal_along(t, axis) for t in probes.tensors(1)]
+            products.append(pull(equal))
+            whole += _vector(equal)
+    elif m > 1:
+        cancelling = cancelling_cotangent(codomain, seed)
+        probes.write(2, cancelling)
+        products.append(5.0 * pull(lent))
+        whole += 5.0 * cancelling
+    shares = _shares(draws[n + m :], codomain, outputs)
+    part, single = shares * whole, np.zeros(m)  # of another sign than the largest of that part
+    moving = np.flatnonzero(claimed)
+    single[moving[seed % len(moving)]] = math.copysign(
+        FULL_MANTISSA[seed % 2], part[np.abs(part).argmax()]
+    )
+    probes.write(2, _LARGE * single)
+    products.append(4.0 / _LARGE * pull(lent))
+    whole += 4.0 * single
+    stacks = [stack for stack in cotangent_layouts(outputs) if stack != "expanded"]
+    large, small = _LARGE * FULL_MANTISSA[0], FULL_MANTISSA[1] / _LARGE
+    probes.write(3, large * shares * whole)
+    products.append(pull([in_layout(t, stacks[0]) for t in probes.tensors(3)]) / -large)
+    probes.write(2, small * (1.0 - shares) * whole)
+    last = [in_layout(t, stacks[-1]) for t in lent] if len(stacks) > 1 else lent
+    products.append(pull(last) / -small)
+    if not _cancel(products, domain):
+        return None
+    for stack in stacks[1:-1]:
+        if not _cancel([pull([in_layout(t, stack) for t in probes.tensors(1)]), -gradient], domain):
+            return None
+
+    # 8. Columns whose part of the slopes drowns in the error bars are not tested by these. Where
+    # they are claimed to be zero, F has to stand still along them.
+    columns = np.maximum(np.abs(gradient), np.abs(products[-1] + products[-2])) * np.abs(u)
+    drowned = RESOLUTION * columns <= np.max(np.abs(v) * bar)
+    if drowned.any():
+        if columns[drowned].any():
+            return None
+        for way in (_STEPS[0], -_STEPS[0]):
+            handed.write(0, np.where(drowned, x + way * u, x))
+            result = run(moved)
+            if not _same(_vector([result[k] for k in floating]), centre):
+                return None
+
+    # 9. Undefined cotangents act like zeros: all of them, and those of some outputs beside others.
+    def pull_without(missing: frozenset[int]) -> Values:
+        roots, probe = list(twin), probes.tensors(1)
+        for k in missing:
+            roots[k], probe[k] = UndefinedGrad()(roots[k]), torch.zeros_like(probe[k])
+        return pull(probe, tuple(roots))
+
+    if undefined:
+        every = frozenset(range(len(outputs)))
+        if pull_without(every).any():
+            return None
+        groups = singles_and_rests(len(outputs))[: 2 ** (len(outputs) - 1) - 1]
+        for group in groups if len(outputs) <= 3 else binary_halves(len(outputs), seed):
+            parts = pull_without(group), pull_without(every - group)
+            if not _cancel([*parts, -gradient], domain):
+                return None
+
+    # 10. Nothing was changed: inputs, cotangents, saved tensors, earlier results, `.grad`.
+    clean = (
+        _same(_vector(tensors), x)
+        and _same(_vector(others), x)
+        and _same(probes.flat()[1], v)
+        and all(map(torch.equal, saved, saved_before))
+        and _same(_vector(outputs), centre)
+        and _same(_vector(again, leaves), plain)
+        and versions == [t._version for t in (*leaves, *private)]
+        and all(t.grad is None for t in (*tensors, *others))
+        and marks == [(id(t.grad), t.grad is not None and t.grad._version) for t in leaves]
+    )
+    return Passed(seed, bound_of_entry(bound, n)) if clean else None
+
+
+class _Rows:
+    """A table of vectors. A row is also a list of tensors, which share its memory.
+
+    Args:
+        count: of rows.
+        like: tensors of the shapes and dtypes of those of a row.
+    """
+
+    def __init__(self, count: int, like: Sequence[torch.Tensor]) -> None:
+        self._count, self._like = count, like
+        self._parts = [np.zeros((count, *t.shape), _NUMPY[t.dtype]) for t in like]
+        self._flat = [part.reshape(count, -1).view(np.float64) for part in self._parts]
+
+    def flat(self) -> Values:
+        """The table, (count, size)."""
+        return self._flat[0] if len(self._flat) == 1 else np.concatenate(self._flat, axis=1)
+
+    def write(self, rows: int | slice, numbers: Values) -> None:
+        """Put vectors in some rows."""
+        start = 0
+        for part in self._flat:
+            part[rows] = numbers[..., start : (start := start + part.shape[1])]
+
+    def read(self, row: int, tensors: Sequence[torch.Tensor]) -> bool:
+        """Put tensors in a row; False where they are of other shapes or dtypes."""
+        for part, tensor, one in zip(self._parts, tensors, self._like, strict=True):
+            if tensor.shape != one.shape or tensor.dtype is not one.dtype:
+                return False
+            part[row] = tensor.numpy(force=True)
+        return True
+
+    def tensors(self, row: int) -> list[torch.Tensor]:
+        """The tensors of a row, which are new ones at every call."""
+        return [torch.from_numpy(part[row, ...]) for part in self._parts]
+
+    def expanded(self, row: int) -> list[torch.Tensor]:
+        """The first entry of each tensor of a row, in its shape with stride 0."""
+        first = [torch.from_numpy(part[row].reshape(-1)[:1].copy()) for part in self._parts]
+        shapes = [part.shape[1:] for part in self._parts]
+        return [
+            t.as_strided(shape, [0] * len(shape)) for t, shape in zip(first, shapes, strict=True)
+        ]
+
+
+def _vector(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor] = ()) -> Values:
+    """Flat coordinates of tensors, whose memory they may share; None is the zero of one alike."""
+    parts = []
+    for k, tensor in enumerate(tensors):
+        given = torch.zeros_like(like[k]) if tensor is None else tensor
+        part = given.numpy(force=True).reshape(-1)
+        parts.append(part.view(np.float64) if part.dtype == np.complex128 else part)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _scales(values: Values) -> Values:
+    """A power of two near the size of each number, and of the usual size for those near zero."""
+    size = np.abs(values)
+    usual = float(np.partition(size, size.size // 2)[size.size // 2]) or float(size.max()) or 1.0
+    return power_of_two_below(np.maximum(np.where(size > 0, size, usual), usual / 16))
+
+
+def _shares(draws: Values, space: Space, like: Sequence[torch.Tensor]) -> Values:
+    """The share of the large part in each entry: of the first row all or none, of others mixed."""
+    shares = (draws > 0).astype(float)
+    for k, tensor in enumerate(like):
+        part = shares[space.span(k)]
+        if part.size == 1:
+            part[:] = 0.5
+            continue
+        rows = part.reshape(next((extent for extent in tensor.shape if extent > 1), 2), -1)
+        rows[0] = rows[0, 0]
+        if len(rows) > 2 or rows.shape[1] == 1:
+            rows[-1] = 1.0 - rows[0, 0]
+    return shares
+
+
+def _same(one: Values, other: Values) -> bool:
+    return bool((one == other).all())
+
+
+def _cancel(terms: Sequence[Values], space: Space) -> bool:
+    """Whether gradients add up to zero, but for the rounding of each array."""
+    size, total = np.empty(space.size), np.empty(space.size)
+    for start in range(0, space.size, BLOCK):
+        here = slice(start, start + BLOCK)
+        table = np.array([term[here] for term in terms])
+        size[here], total[here] = np.abs(table).sum(axis=0), np.abs(table.sum(axis=0))
+    for k in range(len(space.slots)):
+        part = size[space.span(k)]
+        if not (total[space.span(k)] <= _SAME * (part + part.max())).all():
+            return False
+    return math.isfinite(size.sum())
+
+
+def _equal_along(tensor: torch.Tensor, axis: int) -> torch.Tensor:
+    """Random entries equal along the first, or last, dimension, with stride 0, and of sum zero."""
+    axes = [k for k, extent in enumerate(tensor.shape) if extent > 1]
+    if len(axes) < 2:
+        return tensor
+    first = tensor.narrow(axes[axis], 0, 1)
+    return (first - first.flip(axes)).expand(tensor.shape)

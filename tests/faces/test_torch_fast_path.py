@@ -1,0 +1,369 @@
+"""Where the fast path of the drop-in says that a derivative passed, the engine says so too."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import _planting
+import _wrappers
+import planted
+from _mistakes import Mistake, Site, mistakes
+from _more_mistakes import FUNCTIONS as FORMULAS
+from _more_mistakes import more_mistakes
+
+from gradproof._guard.random import RandomState
+from gradproof.errors import DerivativeWarning
+from gradproof.torch import _judge, gradcheck, gradgradcheck
+from gradproof.torch._fast_path import decide_quickly
+from gradproof.torch._modes import FunctionMode
+from gradproof.torch._state import UsualState
+from museum import EXHIBITS
+
+F = torch.nn.functional
+Function = Callable[..., Any]
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Function:
+    """The drop-in without its fast path: whether it accepts a function without any doubt."""
+    monkeypatch.setattr(_judge, "decide_quickly", lambda *_, **__: None)
+
+    def accepts(fn: Function, inputs: Any) -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", DerivativeWarning)
+            try:
+                return gradcheck(fn, inputs)
+            except Exception:  # of the function, or of the check
+                return False
+
+    return accepts
+
+
+def is_quick(fn: Function, inputs: Any, seed: int = 0) -> bool:
+    inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return decide_quickly(lambda: (fn, tuple(inputs)), seed, undefined=True) is not None
+
+
+def normal(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(2)
+    return tuple(
+        torch.randn(shape, dtype=dtype, generator=generator).requires_grad_() for shape in shapes
+    )
+
+
+ORDINARY: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
+    "sin": (torch.sin, normal((5, 5))),
+    "relu": (torch.relu, normal((5, 5))),
+    "softmax": (lambda x: x.softmax(1), normal((4, 6))),
+    "cumsum": (lambda x: x.cumsum(0), normal((7,))),
+    "sum": (torch.sum, normal((3, 4))),
+    "max": (lambda x: x.max(1), normal((3, 4))),
+    "scalar": (torch.exp, normal(())),
+    "two outputs": (lambda x: (x.sin(), x.exp().sum(0)), normal((3, 4))),
+    "three outputs": (lambda x: torch.linalg.svd(x), normal((3, 3))),
+    "layer norm": (lambda x, w, b: F.layer_norm(x, (6,), w, b), normal((4, 6), (6,), (6,))),
+    "matmul": (torch.matmul, normal((3, 4), (4, 2))),
+    "conv2d": (F.conv2d, normal((2, 2, 5, 5), (3, 2, 3, 3), (3,))),
+    "complex": (torch.exp, normal((3, 2), dtype=torch.complex128)),
+    "complex and real": (
+        torch.mul,
+        (*normal((3,)), *normal((3,), dtype=torch.complex128)),
+    ),
+    "identity": (lambda x: x, normal((3,))),
+    "an index": (lambda x: x[[0, 2, 2]], normal((4, 2))),
+    "a constant and a tensor": (
+        lambda x, p, y: (x**p) * y,
+        (*normal((3,)), 2, torch.arange(1.0, 4, dtype=torch.float64)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", set(ORDINARY) - {"three outputs"})
+def test_ordinary_functions_are_decided(name: str) -> None:
+    fn, inputs = ORDINARY[name]
+    assert all(is_quick(fn, inputs, seed) for seed in range(5))
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_functions_are_accepted_by_the_engine(name: str, engine: Function) -> None:
+    assert engine(*ORDINARY[name])
+
+
+# Mistakes, of which a double backward exists: those of the benchmarks have none, and are not for
+# the fast path.
+
+
+def with_mistake(fn: Function, mistake: Mistake, site: Site) -> Function:
+    """The function of tensors that require grad, with a mistake in its backward."""
+
+    class Planted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+            ctx.save_for_backward(*inputs)
+            return fn(*inputs).clone()
+
+        @staticmethod
+        def backward(ctx: Any, v: Tensor) -> Any:
+            def pull(v: Tensor) -> tuple[Tensor, ...]:
+                create = torch.is_grad_enabled()
+                with torch.enable_grad():
+                    inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+                    return torch.autograd.grad(fn(*inputs), inputs, v, create_graph=create)
+
+            return tuple(mistake.plant(site, v, pull))
+
+    return Planted.apply
+
+
+def sites(seed: int) -> Iterator[tuple[Function, tuple[Tensor, ...], Site]]:
+    """Ordinary functions of one output, and an entry of the Jacobian to spoil."""
+    for fn, inputs in ORDINARY.values():
+        if not all(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+            continue
+        output = fn(*inputs)
+        if isinstance(output, Tensor):
+            generator = torch.Generator().manual_seed(seed)
+            slot = seed % len(inputs)
+            row, column = (int(torch.randint(t.numel(), (), generator=generator))
+                           for t in (output, inputs[slot]))  # fmt: skip
+            site = Site(inputs, output.detach(), row, slot, column, 1.0, 1e-3, generator)
+            yield fn, inputs, site
+
+
+def assert_engine_agrees(
+    engine: Function, makes: Callable[[], Function], inputs: Any, what: object, seed: int = 0
+) -> bool:
+    """Whether it was decided; each asks of a function of its own, since some keep a state."""
+    decided = is_quick(makes(), inputs, seed)
+    assert not decided or engine(makes(), inputs), what
+    return decided
+
+
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_planted_mistakes(seed: int, engine: Function) -> None:
+    decided = tried = 0
+    for fn, inputs, site in sites(seed):
+        for mistake in (*mistakes(), *more_mistakes()):
+            if mistake.fits(site):
+                tried += 1
+                decided += assert_engine_agrees(
+                    engine,
+                    lambda: with_mistake(fn, mistake, replace(site, memory={})),  # noqa: B023
+                    inputs,
+                    (fn, mistake.name),
+                    seed,
+                )
+    assert tried > 300
+    assert decided < tried / 4  # those that change nothing
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mistakes_of_special_cotangents(seed: int, engine: Function) -> None:
+    changes = (
+        _wrappers.flushed,
+        _wrappers.clamped,
+        _wrappers.overflowing,
+        _wrappers.rows_with_a_zero_skipped,
+        _wrappers.end_skipped,
+        _wrappers.in_steps,
+        _wrappers.in_float16,
+        _wrappers.whole_numbers,
+        lambda v: v if v.dim() < 1 or bool((v[:1] != 0).any()) else 0 * v,
+        lambda v: 2 * v if bool((v == v.reshape(-1)[0]).all()) else v,
+        lambda v: 2 * v if bool((v == 1).all()) else v,
+        lambda v: 2 * v if float(v.sum()) == 0 else v,
+        lambda v: 2 * v if int((v != 0).sum()) == 1 else v,
+        lambda v: v if v.is_contiguous() else v.contiguous().flip(-1),
+        lambda v: v if 0 not in v.stride() else 2 * v,
+        lambda v: v if not v.is_neg() else -v,
+        lambda v: v * v.abs(),
+        lambda v: v.abs(),
+        lambda v: v + 1,
+    )
+    for fn, inputs, site in sites(seed):
+        for number, change in enumerate(changes):
+            mistake = Mistake("", lambda _, v, pull: pull(change(v)))  # noqa: B023
+            assert_engine_agrees(
+                engine,
+                lambda: with_mistake(fn, mistake, site),  # noqa: B023
+                inputs,
+                (fn, number),
+                seed,
+            )
+
+
+def of_last_forward() -> Function:
+    last: list[Tensor] = []
+
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            last[:] = [x]
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, v: Tensor) -> Tensor:
+            return v * last[0].cos()
+
+    return Sine.apply
+
+
+def kept_by(key: Callable[[Tensor], Any]) -> Callable[[], Function]:
+    """Sine, whose backward keeps gradients by a key of the cotangent."""
+
+    def make() -> Function:
+        kept: dict[Any, Tensor] = {}
+
+        class Sine(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Tensor) -> Tensor:
+                ctx.save_for_backward(x)
+                return x.sin()
+
+            @staticmethod
+            def backward(ctx: Any, v: Tensor) -> Tensor:
+                (x,) = ctx.saved_tensors
+                gradient = v * x.cos()
+                return gradient if torch.is_grad_enabled() else kept.setdefault(key(v), gradient)
+
+        return Sine.apply
+
+    return make
+
+
+def changing(change: Callable[[Any, Tensor, Tensor], object]) -> Callable[[], Function]:
+    """Sine, whose backward changes something beside."""
+
+    def make() -> Function:
+        class Sine(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Tensor) -> Tensor:
+                ctx.x, slope = x, x.cos()
+                ctx.save_for_backward(x, slope)
+                return x.sin()
+
+            @staticmethod
+            def backward(ctx: Any, v: Tensor) -> Tensor:
+                slope = ctx.saved_tensors[1]
+                gradient = v * slope
+                if not torch.is_grad_enabled():
+                    change(ctx, v, slope)
+                return gradient
+
+        return Sine.apply
+
+    return make
+
+
+EFFECTS: dict[str, Callable[[], Function]] = {
+    "the last forward": of_last_forward,
+    "kept by the cotangent": kept_by(id),
+    "kept by the place of the cotangent": kept_by(lambda v: (v.data_ptr(), v._version)),
+    "kept by the shape": kept_by(lambda v: v.shape),
+    "writes to the cotangent": changing(lambda ctx, v, slope: v.mul_(2)),
+    "writes past the version of the cotangent": changing(lambda ctx, v, slope: v.data.mul_(2)),
+    "writes to what is saved": changing(lambda ctx, v, slope: slope.data.mul_(1.0 + 2.0**-50)),
+    "writes to its input": changing(lambda ctx, v, slope: ctx.x.data.mul_(2)),
+    "draws": changing(lambda ctx, v, slope: torch.rand(1)),
+    "seeds": changing(lambda ctx, v, slope: torch.manual_seed(0)),
+    "sets the default dtype": changing(lambda *_: torch.set_default_dtype(torch.float64)),
+    "sets .grad": changing(lambda ctx, v, slope: setattr(ctx.x, "grad", v.clone())),
+}
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_effects_are_not_decided_and_leave_nothing(effect: str) -> None:
+    torch.manual_seed(0)
+    (x,) = normal((3, 4))
+    before, dtype = torch.get_rng_state(), torch.get_default_dtype()
+    values = x.detach().clone()
+    assert not is_quick(EFFECTS[effect](), x)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_default_dtype() is dtype
+    assert torch.equal(x, values)
+    assert x.grad is None
+
+
+def test_states_that_a_function_leaves_are_put_back() -> None:
+    def leave(x: Tensor) -> Tensor:
+        torch.set_grad_enabled(False)
+        torch.set_anomaly_enabled(True)
+        torch.autograd.forward_ad.enter_dual_level()
+        torch.autograd.graph.save_on_cpu().__enter__()
+        FunctionMode(lambda func, args, kwargs: func(*args, **kwargs)).__enter__()
+        warnings.filters = list(warnings.filters)
+        torch.set_default_dtype(torch.float16)
+        torch.rand(2)
+        return x.sin()
+
+    state, random = UsualState.now(), RandomState()
+    assert state is not None
+    assert not is_quick(leave, normal((3,)))
+    assert not state.has_changed()
+    assert not random.moved_generators()
+
+
+def test_an_unusual_state_is_not_decided() -> None:
+    (x,) = normal((3,))
+    assert is_quick(torch.sin, x)
+    with torch.no_grad():
+        assert not is_quick(torch.sin, x)
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=lambda one: one.name)
+def test_mistakes_of_one_formula(formula: Any, engine: Function) -> None:
+    for fn in (formula.wrong, formula.right):
+        assert_engine_agrees(engine, lambda: fn, formula.inputs(), formula.name)  # noqa: B023
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=str)
+def test_exhibits(exhibit: Any, engine: Function) -> None:
+    for fn in (exhibit.wrong, exhibit.right):
+        if fn is not None:
+            assert_engine_agrees(engine, lambda: fn, exhibit.make_inputs(), exhibit)  # noqa: B023
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", planted.case_names())
+def test_planted_mistakes_of_operators(case: str, engine: Function) -> None:
+    for sample in _planting.picked(case, 2):
+        inputs = tuple(sample.inputs[k] for k in sample.differentiable)
+
+        def fn(*given: Tensor) -> Any:
+            arguments = list(sample.inputs)  # noqa: B023
+            for place, tensor in zip(sample.differentiable, given, strict=True):  # noqa: B023
+                arguments[place] = tensor
+            return sample.function(*arguments)  # noqa: B023
+
+        site = replace(planted.site_of(sample, seed=0), delta=1e-3)
+        for mistake in (*mistakes(), *more_mistakes()):
+            if mistake.fits(site):
+                assert_engine_agrees(
+                    engine,
+                    lambda: with_mistake(fn, mistake, replace(site, memory={})),  # noqa: B023
+                    inputs,
+                    (case, mistake.name),
+                )
+
+
+def test_gradgradcheck_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_judge, "judge", lambda *_: pytest.fail("the engine was asked"))
+    assert gradgradcheck(torch.sin, normal((3, 4)))
+    assert gradcheck(torch.sin, normal((3, 4)), inconclusive="error")
