@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from exhibits import (
     branches,
+    bug_reports,
     causes,
     corners,
     cotangents,
@@ -46,6 +47,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
     *second_point.EXHIBITS,
     *ties.EXHIBITS,
     *elsewhere.EXHIBITS,
+    *bug_reports.EXHIBITS,
 )
 
 # Rows that no function on a CPU in float64 can re-create, and why.

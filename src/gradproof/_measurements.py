@@ -9,6 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from gradproof._compare.claims import Mode
+from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.formats import DOUBLE, FORMATS
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
@@ -156,16 +157,39 @@ class Measurements:
             worst = np.zeros_like(known)
             for seed in range(_RUNS):
                 run = exact.rounded_map(unit, tiny, seed)
-                if forward:
-                    again = np.asarray(run.transposed_vjp(probe, self.cotangent)[0], float)
-                else:
-                    again = np.asarray(run.vjp(probe), float)
+                again = np.asarray(run.jvp(probe) if forward else run.vjp(probe), float)
                 worst = np.fmax(worst, np.nan_to_num(np.abs(again - known), posinf=0.0))
         except Exception:  # Unsupported, or a user's function may not run in rounded arithmetic
             ask = self.map.jvp if forward else self.map.vjp
             # Asked again: a claim that another call has changed since is not rounded by that.
-            return rounding_by_factors(ask, probe, np.asarray(ask(probe)), self.unit)
-        return _HONEST * max(self.unit, 2.0**-53) / unit * worst
+            known = np.asarray(ask(probe))
+            by_factors = rounding_by_factors(ask, probe, known, self.unit)
+            by_moves = self._rounding_by_moves(probe, known, forward=forward)
+            return self._pooled(np.maximum(by_factors, by_moves), forward=forward)
+        worst *= _HONEST * max(self.unit, 2.0**-53) / unit
+        return self._pooled(worst, forward=forward)
+
+    def _rounding_by_moves(self, probe: Values, known: Values, *, forward: bool) -> Values:
+        """How far a claim moves where each input moves by a rounding, which rounds it anew."""
+        worst = np.zeros_like(known)
+        for number in range(_RUNS):
+            signs = np.sign(random_tangent(self.map.domain, self.scales, number, number))
+            x = round_to_formats(self.map.domain, self.map.point * (1 + 2 * self.unit * signs))
+            try:
+                near = self.map.map_at(x)
+                again = np.asarray(near.jvp(probe) if forward else near.vjp(probe), float)
+            except Exception:  # Unsupported, or the user's code may raise at another point
+                break
+            worst = np.fmax(worst, np.nan_to_num(np.abs(again - known), posinf=0.0))
+        return _HONEST * worst
+
+    def _pooled(self, rounding: Values, *, forward: bool) -> Values:
+        """The same, no entry below what is usual in its array: few runs of one may be exact."""
+        space = self.map.codomain if forward else self.map.domain
+        for position in range(len(space.slots)):
+            part = rounding[space.span(position)]
+            part[:] = np.maximum(part, root_mean_square(part))
+        return rounding
 
     @property
     def _tiny(self) -> float:

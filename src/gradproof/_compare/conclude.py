@@ -7,7 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from gradproof._compare.comparison import Comparison, comparison_of
-from gradproof._compare.entries import entries_result, open_outputs_text
+from gradproof._compare.entries import (
+    TIMES_HONEST,
+    entries_result,
+    open_outputs_text,
+    rounding_of_runs,
+)
 from gradproof._compare.localize import localized_result
 from gradproof._compare.nonsmooth import slopes_with_neighbours, unseen_width
 from gradproof._compare.screen import (
@@ -18,12 +23,12 @@ from gradproof._compare.screen import (
     moves_further_away,
     screen_along,
 )
-from gradproof._compare.tolerances import bound_of_entry, root_mean_square
+from gradproof._compare.tolerances import SMALL, bound_of_entry, root_mean_square
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._maps.contract import Unsupported
 from gradproof._numdiff.probes import Kind, random_offsets, round_to_formats
-from gradproof._numdiff.slopes import Slopes
+from gradproof._numdiff.slopes import ROUGH_ULPS, Slopes
 from gradproof._numdiff.steps import FAR, NEIGHBOUR
 from gradproof.errors import UsageError
 
@@ -100,15 +105,60 @@ def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
     """Where the screen shows something wrong or open: entries, or bisection, decide."""
     decisions = screen.decisions
     by_plain_difference = comparison.settings.classic_step and comparison.can_measure_every_entry
-    if not by_plain_difference and is_hopeless(comparison, screen.slopes, decisions):
-        text = open_outputs_text(comparison, np.flatnonzero(decisions.open), decisions.bound)
-        return inconclusive_point(f"{text}: F is too rough, or too flat beside its rounding")
+    if not by_plain_difference:
+        hopeless = is_hopeless(comparison, screen.slopes, decisions)
+        if screen.claimed is not None and (hopeless or _is_rough(comparison, screen)):
+            known, screen, text = _screen_with_rounding(comparison, screen)
+            decisions = screen.decisions
+            hopeless = is_hopeless(comparison, screen.slopes, decisions)
+            comparison = known
+            if text:
+                return inconclusive_point(text)
+        if hopeless:
+            text = open_outputs_text(comparison, np.flatnonzero(decisions.open), decisions.bound)
+            return inconclusive_point(f"{text}: F is too rough, or too flat beside its rounding")
     if comparison.can_measure_every_entry:
         return entries_result(comparison, screen)
     screen = _screen_with_subdifferentials(comparison, screen)
     if not screen.decisions.wrong.any():
         return _result_beside(comparison, screen)
     return localized_result(comparison, screen)
+
+
+def _is_rough(comparison: Comparison, screen: Screen) -> bool:
+    """Whether an output in doubt has noise of many units in the last place."""
+    ulps = ROUGH_ULPS * 2 * comparison.function.unit * np.abs(comparison.function.centre)
+    doubtful = screen.decisions.open | screen.decisions.wrong
+    return bool((screen.slopes.noise > ulps)[doubtful].any())
+
+
+def _screen_with_rounding(comparison: Comparison, screen: Screen) -> tuple[Comparison, Screen, str]:
+    """The same tangent, with the rounding of F that runs in fewer bits show.
+
+    Of a loss in which all terms cancel only their rounding is left, which is many units in the last
+    place of F. Its slope is then zero to that rounding over the longest step, and a claim beyond is
+    wrong.
+
+    Returns:
+        The comparison and the screen with that rounding, and what to say where every output in
+        doubt is zero to it; "" where one is not.
+    """
+    assert screen.claimed is not None
+    rounding, jitter = rounding_of_runs(comparison, screen.claimed, screen.u)
+    known = replace(comparison, function=comparison.function.with_jitter(4 * jitter))
+    again = screen_along(known, screen.u)
+    open_, bar = again.decisions.open, again.slopes.bar + again.slopes.width / 2
+    terms = rounding / (TIMES_HONEST * comparison.unit)
+    is_zero = np.abs(again.slopes.middle) + bar < SMALL * terms
+    if again.decisions.wrong.any() or not open_.any() or not is_zero[open_].all():
+        return known, again, ""
+    part = float(np.max((bar / terms)[open_]))
+    outputs = count_of(int(open_.sum()), "output", "outputs")
+    text = (
+        f"nothing was tested in {outputs} of {comparison.outputs:,}: the derivative is zero to "
+        f"{part:.0e} of its terms, which cancel; check the function before they are added"
+    )
+    return known, again, text
 
 
 def _screen_with_subdifferentials(comparison: Comparison, screen: Screen) -> Screen:

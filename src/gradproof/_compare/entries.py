@@ -24,6 +24,7 @@ from gradproof._compare.nonsmooth import (
 )
 from gradproof._compare.screen import Screen
 from gradproof._compare.tolerances import Decisions, decide, root_mean_square
+from gradproof._data.formats import DOUBLE
 from gradproof._data.records import Kink, Verdict
 from gradproof._data.results import (
     MeasuredBlock,
@@ -42,7 +43,7 @@ _AT_ONCE = 1 << 17  # entries that are measured and decided together
 _SCALES = StepTable(2.0**-3, 0.5, 8)  # where a staircase shows its mean slope
 _REMEASURED = 8  # columns, the most doubtful first, that are measured again
 _FEW_BITS = 2.0**-36  # unit round-off of the runs that show the rounding of claims
-_TIMES_HONEST = 16.0  # of the error of such a run, scaled back to F's own precision
+TIMES_HONEST = 16.0  # of the error of such a run, scaled back to F's own precision
 
 
 @dataclass
@@ -326,12 +327,15 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
         if other is None:
             break
         off = np.maximum(off, np.nan_to_num(np.abs(other - claimed)))
-    back = _TIMES_HONEST * max(comparison.unit, 2.0**-53) / _FEW_BITS
+    back = TIMES_HONEST * max(comparison.unit, 2.0**-53) / _FEW_BITS
     return back * off, back * error / 4
 
 
 def _judge_by_classic_step(comparison: Comparison, found: _Entries) -> None:
-    """Decide open entries by a plain central difference, as PyTorch's gradcheck does."""
+    """Decide open entries by a plain central difference, as PyTorch's gradcheck does.
+
+    Not of outputs in few bits, which so short a step does not move.
+    """
     settings, step = comparison.settings, comparison.settings.classic_step
     assert step is not None
     point, function = comparison.map.point, comparison.function
@@ -340,7 +344,7 @@ def _judge_by_classic_step(comparison: Comparison, found: _Entries) -> None:
         slope = (function.value_at(point + move) - function.value_at(point - move)) / (2 * step)
         claimed = found.claimed[:, k] / found.u[k]
         close = np.abs(claimed - slope) <= settings.atol + settings.rtol * np.abs(slope)
-        decided = found.open[:, k] & np.isfinite(function.centre)
+        decided = found.open[:, k] & np.isfinite(function.centre) & (function.unit < DOUBLE)
         found.wrong[:, k] |= decided & ~close
         found.open[:, k] &= ~decided
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
@@ -53,6 +54,7 @@ class Question:
         _require_reference(self.fn, settings.reference)
         self.function = self.fn.fn if isinstance(self.fn, ByHand) else self.fn
         self.arguments, self.kwargs = split_arguments(self.fn, inputs, kwargs)
+        _require_parameters(self.function, self.arguments, self.kwargs or {})
         self._settings, self._domain = settings, domain
         self._variables = {
             "wrt": input_selection(wrt),
@@ -105,6 +107,24 @@ def _keyword_arguments(fn: Any, kwargs: Any) -> Mapping[str, Any]:
             f"positional arguments go together in a tuple: check({name}, (x, y))"
         )
     return options.mapping("kwargs", kwargs or {})
+
+
+def _require_parameters(
+    fn: Callable[..., Any], arguments: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """UsageError where a function has no parameters for these arguments."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # written in C: it may say so when it is called
+        return
+    try:
+        signature.bind(*arguments, **kwargs)
+    except TypeError as error:
+        given = f"{len(arguments)} positional and {len(kwargs)} keyword arguments"
+        raise UsageError(
+            f"inputs: {name_of(fn)}{signature} was given {given}: {error}; positional arguments go "
+            "in inputs, as a tuple, and keyword arguments in kwargs"
+        ) from None
 
 
 def _require_reference(fn: Any, reference: Any) -> None:

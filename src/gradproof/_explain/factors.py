@@ -275,7 +275,7 @@ def inexact_entries(case: WrongJacobian) -> Match | None:
     """
     gap, size = (np.abs(v[case.wrong]) for v in (case.claimed - case.measured, case.measured))
     part = float(np.max(gap / np.maximum(size, 1e-300)))
-    if gap.size < _SEVERAL or not part <= CLOSE:
+    if gap.size < _SEVERAL or not 0 < part <= CLOSE:
         return None
     message = (
         f"every gap is below {rounded_up(part):.0e} of its entry, as of an iteration that stopped; "

@@ -34,12 +34,14 @@ from gradproof._low_precision.rounding_runs import (
     coarser_formats,
     coarsest_grain,
     products_of,
+    widen_by_neighbours,
     widen_by_value_errors,
 )
 from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
+from gradproof._numdiff.probes import random_cotangent
 from gradproof._numdiff.slopes import Slopes
-from gradproof._numdiff.values import FunctionValues
+from gradproof._numdiff.values import FunctionValues, coarsest_format
 from gradproof.errors import UsageError
 
 _FEW_PRODUCTS = 128  # unit vectors, that entries are asked with once the claims are refuted
@@ -54,6 +56,15 @@ class _Answer:
     reference: Reference
     formula: PointResult
     claims: PointResult | None  # None where they were not compared
+
+    @property
+    def has_coarse_claims(self) -> bool:
+        """Whether it is refuted where a gradient has 16 bits at most: sums may be kept in these."""
+        if self.formula.verdict is not Verdict.FAILED or not self.reference.is_own:
+            return False
+        map_ = self.reference.map
+        gradient = np.asarray(map_.vjp(random_cotangent(map_.codomain, 0, 0)), float)
+        return coarsest_format(map_.domain, gradient) > SINGLE
 
 
 def mode_result(
@@ -142,6 +153,11 @@ def _result_against_references(
             users = users if reference.is_own else refused[-1]
         else:
             answers.append(answer)
+    if len(answers) > 1:
+        for answer in answers:
+            if answer.has_coarse_claims:  # the other reference decides
+                refused.append(f"{answer.reference.name}: its gradients have few bits there")
+        answers = [answer for answer in answers if not answer.has_coarse_claims] or answers
     if answers:
         return _combined_result(answers, refused, users)
     if native is not None:
@@ -196,6 +212,9 @@ def _answer_of(
         wider = widen_by_value_errors(map_, sides, exact)
         if wider is not sides:
             claims = _claims_result(wider, reference, settings, mode, check)
+    if claims.verdict is not Verdict.PASSED and not reference.is_own:
+        sides = widen_by_neighbours(map_, reference.map, mode, settings, wider)
+        claims = _claims_result(sides, reference, settings, mode, check)
     if reason := different_value_text(map_, exact, sides.value_errors, is_own=reference.is_own):
         return reason
     if formula.verdict is Verdict.FAILED:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradproof._compare.claims import Mode
 from gradproof._compare.tolerances import root_mean_square
-from gradproof._data.formats import FORMATS, Grain
+from gradproof._data.formats import FORMATS, SINGLE, Grain
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space, Values
 from gradproof._maps.contract import DifferentiableMap, Unsupported
@@ -28,6 +28,7 @@ from gradproof.errors import UsageError
 
 RUNS = 8
 _ROUNDABLE = 2.0**-40  # the finest arithmetic that doubles can be rounded to
+_NEAR = 2.0**-16  # of a number: hundreds of roundings in single precision
 _FEW_ENTRIES = 64  # in the smallest array: more probes are asked, to average over
 
 
@@ -122,6 +123,38 @@ def widen_by_value_errors(
     return replace(sides, errors=sides.errors * (distance / honest))
 
 
+def widen_by_neighbours(
+    map_: DifferentiableMap,
+    reference: DifferentiableMap,
+    mode: Mode,
+    settings: RunSettings,
+    sides: ClaimedBesideExact,
+) -> ClaimedBesideExact:
+    """The sides with honest errors as large as claims show at points nearby.
+
+    There the claims are rounded anew: what their errors have in common is a mistake, and by what
+    they differ is rounding, also that of another algorithm, as of exp(s - log sum exp s).
+    """
+    probes, errors = _probes(map_, mode, settings.seed), []
+    step = max(2 * sides.grain.unit, _NEAR)
+    for number in range(RUNS):
+        moves = random_entries(settings.seed, Kind.NEARBY_POINT, number, map_.point.size)
+        x = round_to_formats(map_.domain, map_.point * (1 + step * moves))
+        try:
+            near, exact = map_.map_at(x), reference.map_at(x)
+            errors.append(products_of(near, mode, probes) - products_of(exact, mode, probes))
+        except (UsageError, MemoryError):
+            raise
+        except Exception:  # Unsupported, or the user's code may raise at another point
+            return sides
+    spread = (np.asarray(errors) - np.mean(errors, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
+    both = [sides.errors, spread] if len(sides.errors) else [spread]
+    louder = root_mean_square(spread) > root_mean_square(sides.errors)
+    other = sides.other_algorithm or (louder and sides.grain.unit <= SINGLE)
+    errors = len(both) ** 0.5 * np.concatenate(both)
+    return replace(sides, errors=errors, other_algorithm=other)
+
+
 def value_gap(value: Values, exact: Values) -> float:
     """Root mean square of the difference of two values, in parts of their size."""
     good = np.isfinite(value) & np.isfinite(exact)
@@ -203,11 +236,11 @@ def _honest_products(
     map_: DifferentiableMap,
     settings: RunSettings,
 ) -> Values:
-    """What an honest run claims; J u as the derivative of its backward.
+    """What an honest run claims; in 16 bits J u as the derivative of its backward.
 
-    Forward mode of PyTorch does not run under the rounding of single operations.
+    There forward mode computes in single precision inside, and is not rounded at every operation.
     """
-    if mode == "backward":
+    if mode == "backward" or map_.resolution <= SINGLE:
         return products_of(run, mode, probes)
     v = random_cotangent(map_.codomain, settings.seed, 0)
     return np.stack([np.asarray(run.transposed_vjp(probe, v)[0], float) for probe in probes])

@@ -28,6 +28,7 @@ OPEN_UP_TO = 1.25  # times what is allowed
 _SUMS = 8.0  # of 2 x 8 honest sums: quantile of Student's t far beyond one in a thousand arrays
 _ENTRIES = 16.0  # single entries have heavier tails
 _OTHER_ALGORITHM = 4.0  # times more, where honest runs compute the derivative in another way
+_CANCELLED = 16 * 2.0**-53  # times honest rounding in units: of what double precision leaves
 _MOST_GROUPS = 64  # rows or columns; more are taken together
 
 
@@ -102,6 +103,9 @@ def _deviations_of_array(
         nan = Deviation("worst entry", math.inf, 0.0, (probe, k))
         return ArrayDeviations(position, (nan,), 0.0, np.zeros(slot.size), 0)
     gap, exact, runs = (np.where(usable, each, 0.0) for each in (got - exact, exact, runs))
+    # What is left of terms that cancel, below its own rounding in double precision, is zero.
+    honest = np.sqrt(np.mean(runs**2, axis=0)) if len(runs) else np.zeros_like(exact)
+    exact = np.where(np.abs(exact) <= _CANCELLED / sides.grain.unit * honest, 0.0, exact)
     sums = _Sums(gap, exact, runs, eps, slot.grain, tolerance, bool(sides.errors.shape[0]))
     every = [sums.worst_entry(), sums.root_mean_square()]
     # Sums over parts of small entries say little where honest runs compute in another way.

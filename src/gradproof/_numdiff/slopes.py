@@ -266,10 +266,12 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
 
     moved = np.maximum(np.abs(table.ahead - table.centre), np.abs(table.behind - table.centre))
     moved = np.nan_to_num(moved).max(axis=0)
-    # Noise of many units in the last place, and most of what F moves by: no slope means anything.
+    # Noise of many units in the last place, which is most of what F moves by, and larger than is
+    # known beforehand: no slope means anything.
     usual_ulp = np.median(ulp) if ulp.size else 0.0
     rough = (noise > ROUGH_ULPS * np.maximum(ulp, usual_ulp)) & (noise > 0.02 * moved)
-    bar = np.where(stairs | rough, np.inf, bar - width)
+    unknown = (stairs | rough) & (noise > 2 * table.jitter)
+    bar = np.where(unknown, np.inf, bar - width)
     bar = np.where(np.isfinite(value), bar, np.inf)
     still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
     still &= table.jitter == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -111,6 +112,12 @@ class FunctionValues:
         # The kept call is a run of its own, to which the backward belongs: it costs nothing.
         again = np.asarray(map_.kept_value(), float)
         self.jitter = np.zeros(0) if again.size == 0 else self._jitter(again)
+
+    def with_jitter(self, jitter: Values) -> FunctionValues:
+        """The same values, known no better than to a jitter, (m,)."""
+        found = copy.copy(self)
+        found.jitter, found._tables = np.maximum(self.jitter, jitter), {}
+        return found
 
     @property
     def repeats(self) -> bool:
@@ -232,6 +239,12 @@ def format_of_values(values: Values) -> float:
             whole = last.min() >= 0 and exponent.max() <= bits
             return 2.0**-bits if spread >= enough and not whole else 0.0
     return 0.0
+
+
+def coarsest_format(space: Space, vector: Values) -> float:
+    """The unit round-off of the coarsest format that all numbers of an array show; 0.0 for none."""
+    spans = (space.span(position) for position in range(len(space.slots)))
+    return max((format_of_values(vector[span]) for span in spans), default=0.0)
 
 
 def _finite_nonzero(values: Values) -> Values:

@@ -32,7 +32,7 @@ from gradproof.torch._call import Call
 from gradproof.torch._forward import Forward
 from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph
-from gradproof.torch._graph_contents import coarsest_unit, leaf_ids_near
+from gradproof.torch._graph_contents import coarsest_unit, leaf_ids_near, unreached_tensors
 from gradproof.torch._in_double import InDouble, tensor_in_double, value_in_double
 from gradproof.torch._non_differentiable import non_differentiable_outputs
 from gradproof.torch._notes import notes
@@ -62,6 +62,7 @@ def build(
     UsageError where no input requires grad, one has NaN, overlapping or invalid entries, fn reads
     one from a place where it cannot be exchanged, or returns no tensor or one that is not strided.
     """
+    given_wrt = wrt
     wrt = ARGUMENTS if wrt is None and not captured else wrt
     choice = Choice(names, wrt, masked, captures=True)
     arguments = Arguments(fn, inputs, dict(kwargs or {}), choice)
@@ -71,7 +72,19 @@ def build(
     except BaseException:
         built.close()
         raise
-    return built
+    optional = arguments.optional if given_wrt is None else ()
+    unreached = unreached_tensors(built.graph.roots, built.graph.tensors)
+    idle = set(unreached).intersection(optional)
+    if not idle or len(idle) == len(built.inputs.leaves):
+        return built
+    # A tensor that the function holds, and cuts off, was not asked about: a code book, a target.
+    built.close()
+    slots = built.domain.slots
+    reached = [slot.name for place, slot in enumerate(slots) if place not in idle]
+    choice = Choice(names, reached, masked, captures=True)
+    found = TorchMap(Call(fn, Arguments(fn, inputs, dict(kwargs or {}), choice)))
+    found.idle = [slots[place].name for place in sorted(idle)]
+    return found
 
 
 def _refuse_arguments_read_elsewhere(graph: Graph) -> None:
@@ -100,8 +113,10 @@ class TorchMap(DifferentiableMap):
 
     Attributes:
         graph: of the kept run.
+        idle: names of tensors that the function holds, and that no gradient reaches: not inputs.
     """
 
+    idle: Sequence[str] = ()
     call: Call
     outputs: Outputs
     _without: frozenset[int]
@@ -141,12 +156,12 @@ class TorchMap(DifferentiableMap):
 
     @functools.cached_property
     def _forward(self) -> Forward:
-        return Forward(self.call, self.outputs, self._needs_grad)
+        return Forward(self.call, self.outputs, self._needs_grad, self.graph.roots)
 
     @property
     def notes(self) -> list[str]:
         """Remarks for the report: batch statistics, random numbers, parameters without gradient."""
-        return notes(self.graph)
+        return notes(self.graph, self.idle)
 
     def close(self) -> None:
         """Restore the global random state of when the map was built."""

@@ -35,6 +35,9 @@ pytree = _pytree
 # The batching behind `is_grads_batched`. `torch.vmap` is another, with other rules.
 legacy_vmap = _vmap_internals._vmap
 
+# How the names of nodes begin that `torch.library.register_autograd` makes.
+LIBRARY_BACKWARD = "GeneratedBackwardFor_"
+
 # The base of `autograd.Function` that has `apply`, patched while a run is recorded: there is no
 # public hook for calls of custom functions.
 SingleLevelFunction = torch.autograd.function._SingleLevelFunction

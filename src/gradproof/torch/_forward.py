@@ -22,6 +22,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
 from gradproof.torch._compat import forward_level, legacy_vmap
 from gradproof.torch._graph import batched_result
+from gradproof.torch._graph_contents import has_custom_function, has_library_operator
 from gradproof.torch._operators import is_custom, operator_name
 from gradproof.torch._outputs import Outputs, floating_in
 from gradproof.torch._tensors import private_vector, to_vector
@@ -65,11 +66,20 @@ class Forward:
     Attributes:
         needs_grad: the function differentiates inside, so that its inputs must require grad in
             forward mode too.
+
+    Args:
+        roots: outputs of a run that have a graph, in which operators are looked for.
     """
 
-    def __init__(self, call: Call, outputs: Outputs, needs_grad: bool = False) -> None:
+    def __init__(
+        self,
+        call: Call,
+        outputs: Outputs,
+        needs_grad: bool = False,
+        roots: Sequence[torch.Tensor] = (),
+    ) -> None:
         self._call, self._inputs, self._outputs = call, call.inputs, outputs
-        self.needs_grad, self._is_able = needs_grad, False
+        self.needs_grad, self._roots, self._is_able = needs_grad, roots, False
 
     def _primals(self) -> list[torch.Tensor]:
         """The inputs of a run, which may write there."""
@@ -81,8 +91,9 @@ class Forward:
             return
         _load_formulas()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
-        # tangent for zero, silently: the operator by itself is not accused of it.
-        if is_custom(operator_name(self._call.fn)) and self._tangents_are_lost:
+        # tangent for zero, silently: a function that uses one is not accused of it.
+        operator = is_custom(operator_name(self._call.fn)) and self._tangents_are_lost
+        if operator or has_library_operator(self._roots):
             raise Unsupported(
                 "an operator of torch.library has no forward mode; PyTorch takes its tangent for "
                 "zero"
@@ -113,7 +124,15 @@ class Forward:
             return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
 
     def _nested_jvp(self, function: Tangent, u: Array) -> Array:
-        """J u by torch.func; Unsupported where that refuses the function, as it does some."""
+        """J u by torch.func; Unsupported where that refuses the function, as it does some.
+
+        Within a nested level PyTorch 2.13 takes the tangent of what a custom jvp returns for zero.
+        """
+        if function.is_custom:
+            raise Unsupported(
+                "PyTorch does not differentiate the jvp of a custom Function by forward mode, and "
+                "takes its tangent for zero"
+            )
         primals = tuple(self._primals())
         tangents = tuple(self._inputs.direction_tensors(private_vector(u)))
         found = functional_result(lambda: torch.func.jvp(function.nested_jvp, primals, tangents)[1])
@@ -184,7 +203,8 @@ class Forward:
         names = [slot.name for slot in self._inputs.space.slots]
         names += [f"tangent of {name}" for name in names]
         tensors = [*self._call.inputs.copy_inputs(), *directions]
-        return Tangent(self._call, self._outputs), tensors, names
+        is_custom = has_custom_function(self._roots)
+        return Tangent(self._call, self._outputs, is_custom), tensors, names
 
 
 class Tangent:
@@ -193,10 +213,13 @@ class Tangent:
     Called, it uses dual numbers, which every function with forward mode accepts, and which
     reverse mode differentiates. `nested_jvp` uses torch.func.jvp, the only forward mode that can be
     put inside another; it refuses some custom functions that dual numbers accept.
+
+    Attributes:
+        is_custom: whether the function uses a custom autograd Function.
     """
 
-    def __init__(self, call: Call, outputs: Outputs) -> None:
-        self._call, self._outputs = call, outputs
+    def __init__(self, call: Call, outputs: Outputs, is_custom: bool) -> None:
+        self._call, self._outputs, self.is_custom = call, outputs, is_custom
         self._count = len(call.inputs.leaves)
         self.__name__ = f"tangent of {call.name}"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gradproof.torch._compat import LIBRARY_BACKWARD
 from gradproof.torch._tensors import is_floating, unit_roundoff
 
 _MOST_NODES = 1_000  # that are looked at; far from what overflows a stack
@@ -50,6 +51,18 @@ def may_have_raising_node(output: torch.Tensor) -> bool:
         if number == _MOST_NODES or "Error" in node.name() or "NotImplemented" in node.name():
             return True
     return False
+
+
+def has_library_operator(outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether a graph, near its outputs, has the backward of an operator of torch.library."""
+    near = itertools.islice(_nodes(outputs), _MOST_NODES)
+    return any(node.name().startswith(LIBRARY_BACKWARD) for node in near)
+
+
+def has_custom_function(outputs: Sequence[torch.Tensor]) -> bool:
+    """Whether a graph, near its outputs, has the node of a custom autograd Function."""
+    near = itertools.islice(_nodes(outputs), _MOST_NODES)
+    return any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in near)
 
 
 def coarsest_unit(outputs: Sequence[torch.Tensor]) -> float:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
 from gradproof.torch._captured import Captured
 from gradproof.torch._compat import NormBase
 from gradproof.torch._graph import Graph
-from gradproof.torch._graph_contents import unreached_tensors
 
 _NAMED = 3  # names that a sentence lists
 _DISTRIBUTED = torch.distributed.is_available()
 
 
-def notes(graph: Graph) -> list[str]:
+def notes(graph: Graph, idle: Sequence[str]) -> list[str]:
     """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
     call, found = graph.call, list[str]()
     if graph.inputs.held is not None:
@@ -24,11 +23,16 @@ def notes(graph: Graph) -> list[str]:
         found += _batch_statistics(call.arguments.captured)
     if call.fixed_random:
         found.append(_DRAWN)
-    if call.arguments.optional:
-        found += _idle_inputs(graph)
-    if names := graph.outputs.left_out:
-        are = "is" if len(names) == 1 else "are"
-        found.append(f"{', '.join(names)} {are} marked as non-differentiable: not checked")
+    if idle:
+        names = ", ".join(idle[:_NAMED])
+        more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
+        found.append(
+            f"no gradient reaches {names}{more}, which the function holds: not checked; name it in "
+            "wrt= to have it checked"
+        )
+    if left_out := graph.outputs.left_out:
+        are = "is" if len(left_out) == 1 else "are"
+        found.append(f"{', '.join(left_out)} {are} marked as non-differentiable: not checked")
     return [*found, ALONE] if among_ranks() else found
 
 
@@ -58,11 +62,3 @@ def _batch_statistics(held: Captured) -> Iterator[str]:
             "normalisation in training mode: the derivative is that of the batch's own "
             "statistics; running statistics are put back after every run"
         )
-
-
-def _idle_inputs(graph: Graph) -> Iterator[str]:
-    unreached = unreached_tensors(graph.roots, graph.tensors)
-    if idle := [place for place in unreached if place in graph.call.arguments.optional]:
-        names = ", ".join(graph.inputs.leaves[place].slot.name for place in idle[:_NAMED])
-        more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
-        yield f"no gradient reaches {names}{more}, which the function holds"

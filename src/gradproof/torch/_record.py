@@ -8,6 +8,7 @@ patched for all threads.
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -183,16 +184,36 @@ class Seen:
         if (largest := max(array.numel() for array in arrays)) > self._largest:
             reason = f"an input has {largest:,} entries; record a smaller case, or raise largest="
             return Met(name, _users_line(), reason=reason)
-        others = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        holes = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        # Parameters that are handed over beside their module, as adjoints of solvers take them, are
+        # read from a copy of it: they stay one with what the function reads there.
+        owned = {
+            id(parameter): (place, name)
+            for place, leaf in enumerate(leaves)
+            if isinstance(leaf, torch.nn.Module)
+            for name, parameter in leaf.named_parameters()
+        }
+        own = {place: owned[id(leaf)] for place, leaf in enumerate(leaves) if id(leaf) in owned}
+        modules = {module for module, _ in own.values()}
+        others: list[Any] = [
+            None
+            if isinstance(leaf, torch.Tensor)
+            else copy.deepcopy(leaf)
+            if place in modules
+            else leaf
+            for place, leaf in enumerate(leaves)
+        ]
+        holes = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        holes = [place for place in holes if place not in own]
         operator = not issubclass(type(function), type)
         with torch.no_grad():
-            kept = tuple(map(_kept_array, arrays))
+            kept = tuple(_kept_array(leaves[place]) for place in holes)
 
         def call(*tensors: Any) -> Any:
             filled = list(others)
             for hole, tensor in zip(holes, tensors, strict=True):
                 filled[hole] = tensor
+            for place, (module, parameter) in own.items():
+                filled[place] = others[module].get_parameter(parameter)
             args, kwargs = pytree.tree_unflatten(filled, tree)
             return function(*args, **kwargs) if operator else function.apply(*args, **kwargs)
 

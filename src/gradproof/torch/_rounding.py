@@ -26,6 +26,8 @@ _EXACT = ("norm", "cross", "vecdot", "diagonal")  # of the same name, and no suc
 # One operation to PyTorch, and inside a sum whose terms cancel: exact for entries that are off by
 # a rounding each.
 _FUSED = ("softmax_backward", "norm_backward")
+# The same in the precision of the arrays; in fewer bits it is computed in single precision.
+_STATISTICS = ("native_layer_norm", "native_group_norm")
 # One operation to PyTorch whose kernel calls others, each in the precision of its arguments: the
 # squares of distances are what is left of those of two norms, each rounded.
 _COMPOSITE = (torch.ops.aten._euclidean_dist.default,)
@@ -75,7 +77,7 @@ class Rounding(DispatchMode):
             return self._run_decomposed(decomposition_table[func], args, kwargs)
         if kind == "normwise":
             args = tuple(map(self._perturbed_matrix, args))
-        elif kind == "fused":
+        elif kind == "fused" or (kind == "statistics" and self._unit <= SINGLE):
             args = tuple(map(self._perturbed_entries, args))
         result = self._result_before_last_rounding(func, args, kwargs)
         if kind == "moving":
@@ -134,10 +136,14 @@ class Rounding(DispatchMode):
         return rounded
 
     def _perturbed_entries(self, value: Any) -> Any:
-        """A tensor whose entries are off by a rounding of each; other values as they are."""
+        """A tensor whose entries are off by a rounding of each; other values as they are.
+
+        By two where the kernel computes in the precision of its arrays: it rounds several times.
+        """
         if not _is_double(value):
             return value
-        return value * (1 + self._unit * (2 * self._draws(value) - 1))
+        size = self._unit * (2 if self._unit <= SINGLE else 1)
+        return value * (1 + size * (2 * self._draws(value) - 1))
 
     def _perturbed_matrix(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
@@ -216,6 +222,8 @@ def _kind_of_operation(func: Any) -> str:
         return "normwise"
     if any(part in name for part in _FUSED):
         return "fused"
+    if any(name.endswith(part) for part in _STATISTICS):
+        return "statistics"
     adding = any(part in name for part in _ADDING) and not name.endswith("_")
     return "adding" if adding else ""
 

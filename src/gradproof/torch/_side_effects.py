@@ -16,7 +16,9 @@ from gradproof.torch._compat import default_device
 from gradproof.torch._grad_metadata import differing_traits
 from gradproof.torch._graph import Graph
 from gradproof.torch._memory import share_memory
+from gradproof.torch._sparse import compressed_indices
 from gradproof.torch._state import put_device_back
+from gradproof.torch._tensors import SPARSE
 
 
 class Watched:
@@ -39,12 +41,23 @@ def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.is_nested:
         rows = zip(one.unbind(), other.unbind(), strict=True)
         return all(_has_same_values(*pair) for pair in rows)
+    if one.layout in SPARSE:  # a dense copy may not fit into memory
+        pairs = zip(_parts_of_sparse(one), _parts_of_sparse(other), strict=True)
+        return one.layout is other.layout and all(_has_same_values(*pair) for pair in pairs)
     if one.layout is not torch.strided:
         one, other = one.to_dense(), other.to_dense()
     equal = one == other
     if one.is_floating_point() or one.is_complex():
         equal |= torch.isnan(one) & torch.isnan(other)
     return bool(equal.all())
+
+
+def _parts_of_sparse(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Indices and stored values, which together are all of a sparse tensor."""
+    tensor = tensor.detach()
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    return *compressed_indices(tensor), tensor.values()
 
 
 def observed_run(graph: Graph, v: Array) -> ObservedRun:
