@@ -152,6 +152,7 @@ class _Run(_asserts.Run):
     def __init__(self, config: pytest.Config) -> None:
         self.inconclusive = _inconclusive_option(config)
         self._config = config
+        self.needs_reports = config.getoption("gradproof_report") is not None
         self._item: pytest.Item | None = None
         self._left: float | None = config.getoption("gradproof_total_seconds")
         self._seeds = _remembered_seeds(config)

@@ -228,16 +228,6 @@ def test_integer_outputs_are_left_out_and_detached_ones_claim_nothing():
     assert {finding.output.name for finding in report["backward"].findings} == {"output 2"}
 
 
-def test_a_sparse_gradient_of_a_dense_input_is_told():
-    indices = torch.tensor([0, 2])
-    report = check(
-        lambda w: torch.nn.functional.embedding(indices, w, sparse=True), normal(3, 2),
-        checks=["backward", "grad_metadata"],
-    )  # fmt: skip
-    assert report["backward"].verdict is PASSED
-    assert "sparse" in str(report["grad_metadata"].findings[0])
-
-
 # Inputs ------------------------------------------------------------------------------------------
 
 

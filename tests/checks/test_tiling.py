@@ -26,7 +26,7 @@ ROWS: dict[str, tuple[set[str], dict[str, Any]]] = {
     "undefined": ({"missing_grad_output"}, {}),
     "state": ({"second_point"}, {}),
     "batched": ({"batched"}, {}),
-    "second_order": ({"second_order", "forward_over_forward"}, {"order": 2}),
+    "second_order": ({"second_order"}, {"order": 2}),
     "func": ({"functional_vjp"}, {"transforms": ["functional_vjp"]}),
 }
 

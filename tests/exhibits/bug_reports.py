@@ -431,7 +431,7 @@ PAIRS = (
         check="forward",
         also=frozenset(
             {"forward_vs_backward", "batched_forward", "second_point", "reverse_over_forward"}
-            | {"pairs", "forward_over_reverse"}
+            | {"forward_over_reverse"}
         ),
         order=2,
     ),

@@ -478,16 +478,6 @@ EXHIBITS = (
         step=None,
     ),
     Exhibit(
-        name="dense_input_gets_a_sparse_gradient",
-        source="extra",
-        make_inputs=lambda: (normal(5),),
-        wrong=ruled(sine, lambda g, x: (g * x.cos()).to_sparse()),
-        right=sine,
-        check="grad_metadata",
-        place=(0, None, None, None),
-        words=("x",),
-    ),
-    Exhibit(
         name="unspecified_entries_get_a_gradient",
         source="extra",
         make_inputs=sparse_inputs,

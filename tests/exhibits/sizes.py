@@ -212,6 +212,6 @@ TANGENTS = (
     _pushed("tangent_of_a_number_clipped_from_below", clipped_from_below, 1),
     _pushed("tangents_beyond_the_range_of_float16_overflow", overflowing),
     _pushed("end_of_the_tangent_skipped_from_a_zero_on", end_skipped_from_a_zero_on),
-    _pushed("tangent_through_float32", through("float32")),
+    _pushed("tangent_through_float32", through("float32"), 200),
 )
 WRONG = (*COTANGENTS, *TANGENTS)

@@ -147,6 +147,8 @@ def is_hopeless(comparison: Comparison, slopes: Slopes, decisions: Decisions) ->
     """
     if len(decisions.open) != len(slopes.bar) or decisions.wrong.any():
         return False
+    if not decisions.open.any():
+        return False
     part, noise = comparison.resolution.of_entry, slopes.noise
     scale = np.maximum(slopes.size, comparison.resolution.small * root_mean_square(slopes.middle))
     known = np.isfinite(slopes.bar)

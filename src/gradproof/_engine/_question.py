@@ -54,7 +54,6 @@ class Question:
         _require_reference(self.fn, settings.reference)
         self.function = self.fn.fn if isinstance(self.fn, ByHand) else self.fn
         self.arguments, self.kwargs = split_arguments(self.fn, inputs, kwargs)
-        _require_parameters(self.function, self.arguments, self.kwargs or {})
         self._settings, self._domain = settings, domain
         self._variables = {
             "wrt": input_selection(wrt),
@@ -62,6 +61,8 @@ class Question:
             "masked": bool(settings.masked),
         }
         self.adapter = _adapters.hand_written_adapter() if by_hand else self._adapter()
+        further = self.fn.args if isinstance(self.fn, ByHand) else ()
+        _require_parameters(self.function, (*self.arguments, *further), self.kwargs or {})
 
     def build(self, arguments: Any, kwargs: Any) -> DifferentiableMap:
         """The map of the function at these arguments."""

@@ -117,6 +117,7 @@ def _decision(
                 private.append(given[place])
                 continue
             usual = value.dtype in _NUMPY and value.is_leaf and value.is_contiguous()
+            usual = usual and not value._backward_hooks  # which are part of the derivative
             if not usual or value.storage_offset() or not 0 < value.numel() <= MOST_ENTRIES:
                 return None
             places.append(place)
