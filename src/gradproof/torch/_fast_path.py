@@ -127,7 +127,7 @@ def _decision(
         ):
             return None
     held = Captured(fn, leaves)
-    if not leaves or not held.is_empty or held.generators or among_ranks():
+    if not leaves or held.tensors or held.generators or among_ranks():
         return None
     versions = [t._version for t in (*leaves, *private)]
     marks = [(id(t.grad), t.grad is not None and t.grad._version) for t in leaves]
@@ -165,8 +165,8 @@ def _decision(
     weights = tuple([t.requires_grad_() for t in probes.tensors(0)])
     made = run_engine(outputs, weights, True, True, tensors, True, accumulate_grad=False)
     unused = [k for k, g in enumerate(made) if g is None]
-    if unused:  # F may read the user's own tensors, instead of what it is handed
-        originals = tuple([leaves[k] for k in unused])
+    if unused or not held.is_empty:  # F may read the user's own tensors, not what it is handed
+        originals = tuple([leaves[k] for k in (unused if held.is_empty else range(len(leaves)))])
         found = run_engine(outputs, weights, True, False, originals, True, accumulate_grad=False)
         if len(unused) == len(leaves) or any(g is not None for g in found):
             return None
