@@ -13,13 +13,14 @@ import gradproof
 from gradproof import Verdict
 from gradproof.errors import UsageError
 from gradproof.jax import check_grads
+from x64 import enable_x64
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.SKIPPED
 
 
 @pytest.fixture
 def x64():
-    with jax.enable_x64(True):
+    with enable_x64(True):
         yield
 
 
@@ -84,7 +85,7 @@ bad = with_backward(lambda kept, g: (g * jnp.cos(kept[0]) * kept[1], g * jnp.cos
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_functions_that_are_not_holomorphic(dtype):
-    with jax.enable_x64(dtype == "complex128"):
+    with enable_x64(dtype == "complex128"):
         z, w = normal(4, dtype=dtype), normal(4, seed=1, dtype=dtype)
         for fn in (lambda z, w: z * jnp.conj(w), lambda z, w: jnp.abs(z) ** 2 + w.imag):
             report = check(fn, (z, w))
@@ -381,7 +382,7 @@ def valued(value, *, jvp):
 @pytest.mark.parametrize("dtype", ["float32"])
 def test_a_rule_returns_the_functions_value_beside_its_derivative(dtype, jvp):
     """A loss whose logged value is another than the one that training sees passed."""
-    with jax.enable_x64(dtype == "float64"):
+    with enable_x64(dtype == "float64"):
         x = normal(6, dtype=dtype)
         right = valued(lambda x: jax.nn.logsumexp(x), jvp=jvp)  # another way to the same value
         wrong = valued(lambda x: 1.2 * jax.nn.logsumexp(x), jvp=jvp)

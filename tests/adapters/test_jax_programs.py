@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradproof
+from x64 import enable_x64
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 4)), dtype=jnp.float32)
 
@@ -47,7 +48,7 @@ def check(fn, x=X, **options):
 )
 def test_a_second_check_compiles_nothing(make, double, compilations):
     fn = make()
-    with jax.enable_x64(double):
+    with enable_x64(double):
         x = jnp.asarray(X, dtype=float)
         for _ in range(2):
             report = check(fn, x)
@@ -81,7 +82,7 @@ def test_what_a_function_closes_over_is_that_of_this_call(first, second):
         fn.defvjp(lambda x: (constant * x, None), lambda _, g: (g * first,))
         return fn
 
-    with jax.enable_x64(True):
+    with enable_x64(True):
         x = jnp.asarray(X, dtype=jnp.float64)
         options = {"checks": ["backward"], "rtol": 1e-6}
         verdicts = [str(check(closing(each), x, **options).verdict) for each in (first, second)]
@@ -110,7 +111,7 @@ def test_a_warm_check_in_double_precision_calls_the_function_a_few_times():
         called.append(isinstance(x, jax.core.Tracer))
         return jax.nn.relu(jnp.sin(x) + 2) @ x.T
 
-    with jax.enable_x64(True):
+    with enable_x64(True):
         x = jnp.asarray(X, dtype=jnp.float64)
         check(fn, x)
         called.clear()

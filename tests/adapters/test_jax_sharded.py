@@ -13,6 +13,10 @@ from typing import Any
 import jax
 import pytest
 
+pytestmark = pytest.mark.skipif(
+    not hasattr(jax, "shard_map"), reason="shard_map of JAX 0.6 takes other arguments"
+)
+
 TESTS = Path(__file__).parent.parent
 PROGRAM = TESTS / "exhibits" / "sharded.py"
 QUICK = "a missing psum"
@@ -62,7 +66,6 @@ def require_found(said: dict[tuple[str, str], Any], name: str) -> None:
 
 
 def test_a_missing_psum_is_found_across_devices():
-    assert jax.__version__
     require_found(said_of(f"{QUICK}/wrong", f"{QUICK}/right"), QUICK)
 
 
