@@ -23,7 +23,7 @@ from gradproof._data.space import Indices, Space, Values
 from gradproof._numdiff.probes import unit_vector
 from gradproof._numdiff.slopes import Slopes, slopes_along
 
-_PLAIN = 100.0  # times what is allowed: a gap that no further measurement explains
+_PLAIN = 100.0  # bars beyond what is allowed: a gap that no further measurement explains
 _BLOCK_COLUMNS = 24  # columns that are measured for places and causes of more than one mistake
 _LONGEST_LINE = 64  # columns of a line along the last axis of an input, measured in their place
 _BLOCK_ROWS = 64
@@ -163,7 +163,12 @@ def _column_result(
         claimed = np.where(np.arange(comparison.outputs) == row, product(e), slopes.middle)
     decisions = _decided_column(comparison, slopes, claimed, scale, row, 0.0)
     rounding, jitter = rounding_of_runs(comparison, claimed, e)
-    room = _PLAIN * decisions.allowed + rounding + jitter / comparison.steps.usual.steps[-1]
+    room = (
+        decisions.allowed
+        + _PLAIN * slopes.bar
+        + rounding
+        + jitter / comparison.steps.usual.steps[-1]
+    )
     plain = decisions.wrong & ~(slopes.gap(claimed) <= room) & (slopes.width == 0)
     if not plain.any():
         slopes, further = surviving_slopes(comparison, slopes, claimed, e)
