@@ -26,7 +26,7 @@ DEFECT = """
     index = np.array([0, 2, 2, 1])
     def taken(x):
         return jnp.sin(x[index])
-    with enable_x64(True):
+    with jax.enable_x64(True):
         program = jax.make_jaxpr(taken)(jnp.arange(4.0))
     try:
         taken(jnp.arange(4.0))
