@@ -48,35 +48,22 @@ def circle(x: Tensor) -> Tensor:
 
 
 CANCELS = (
-    Exhibit(
-        name="mean_left_out_of_a_sum_of_normed_rows",
-        source=SOURCE,
-        make_inputs=drawn((6, 5)),
-        wrong=ruled(sum_of_normed, without_the_mean),
-        right=sum_of_normed,
-        also=frozenset({"second_point"}),
-        verdict_of_right=NOT_TESTED,
-        step=None,
-    ),
-    Exhibit(
-        name="mean_left_out_of_a_sum_of_normed_rows_of_1024_numbers",
-        source=SOURCE,
-        make_inputs=drawn((64, 16)),
-        wrong=ruled(sum_of_normed, without_the_mean),
-        right=sum_of_normed,
-        also=frozenset({"second_point"}),
-        verdict_of_right=NOT_TESTED,
-        step=None,
-    ),
-    Exhibit(
-        name="mean_left_out_of_a_sum_of_normed_rows_in_float32",
-        source=SOURCE,
-        make_inputs=drawn((6, 5), dtype=SINGLE),
-        wrong=ruled(sum_of_normed, without_the_mean),
-        right=sum_of_normed,
-        also=frozenset({"second_point"}),
-        verdict_of_right=NOT_TESTED,
-        step=None,
+    *(
+        Exhibit(
+            name=f"mean_left_out_of_a_sum_of_normed_rows{where}",
+            source=SOURCE,
+            make_inputs=make_inputs,
+            wrong=ruled(sum_of_normed, without_the_mean),
+            right=sum_of_normed,
+            also=frozenset({"second_point"}),
+            verdict_of_right=NOT_TESTED,
+            step=None,
+        )
+        for where, make_inputs in (
+            ("", drawn((6, 5))),
+            ("_of_1024_numbers", drawn((64, 16))),
+            ("_in_float32", drawn((6, 5), dtype=SINGLE)),
+        )
     ),
     *(
         Exhibit(

@@ -103,20 +103,19 @@ def verified_text(comparison: Comparison, bound: float) -> str:
 
 def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
     """Where the screen shows something wrong or open: entries, or bisection, decide."""
-    decisions = screen.decisions
     by_plain_difference = comparison.settings.classic_step and comparison.can_measure_every_entry
     if not by_plain_difference:
-        hopeless = is_hopeless(comparison, screen.slopes, decisions)
+        known = comparison
+        hopeless = is_hopeless(comparison, screen.slopes, screen.decisions)
         if screen.claimed is not None and (hopeless or _is_rough(comparison, screen)):
             known, screen, text = _screen_with_rounding(comparison, screen)
-            decisions = screen.decisions
-            hopeless = is_hopeless(comparison, screen.slopes, decisions)
-            comparison = known
             if text:
                 return inconclusive_point(text)
-        if hopeless:
-            text = open_outputs_text(comparison, np.flatnonzero(decisions.open), decisions.bound)
+        if is_hopeless(comparison, screen.slopes, screen.decisions):
+            rows, bound = np.flatnonzero(screen.decisions.open), screen.decisions.bound
+            text = open_outputs_text(comparison, rows, bound)
             return inconclusive_point(f"{text}: F is too rough, or too flat beside its rounding")
+        comparison = known
     if comparison.can_measure_every_entry:
         return entries_result(comparison, screen)
     screen = _screen_with_subdifferentials(comparison, screen)

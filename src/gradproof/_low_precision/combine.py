@@ -57,15 +57,6 @@ class _Answer:
     formula: PointResult
     claims: PointResult | None  # None where they were not compared
 
-    @property
-    def has_coarse_claims(self) -> bool:
-        """Whether it is refuted where a gradient has 16 bits at most: sums may be kept in these."""
-        if self.formula.verdict is not Verdict.FAILED or not self.reference.is_own:
-            return False
-        map_ = self.reference.map
-        gradient = np.asarray(map_.vjp(random_cotangent(map_.codomain, 0, 0)), float)
-        return coarsest_format(map_.domain, gradient) > SINGLE
-
 
 def mode_result(
     map_: DifferentiableMap,
@@ -154,10 +145,13 @@ def _result_against_references(
         else:
             answers.append(answer)
     if len(answers) > 1:
+        fine = []
         for answer in answers:
-            if answer.has_coarse_claims:  # the other reference decides
+            if _has_coarse_claims(answer):  # the other reference decides
                 refused.append(f"{answer.reference.name}: its gradients have few bits there")
-        answers = [answer for answer in answers if not answer.has_coarse_claims] or answers
+            else:
+                fine.append(answer)
+        answers = fine or answers
     if answers:
         return _combined_result(answers, refused, users)
     if native is not None:
@@ -208,14 +202,15 @@ def _answer_of(
             )
             if claims.verdict is Verdict.PASSED:
                 break
+    value_errors = sides.value_errors
     if claims.verdict is not Verdict.PASSED:
         wider = widen_by_value_errors(map_, sides, exact)
         if wider is not sides:
             claims = _claims_result(wider, reference, settings, mode, check)
-    if claims.verdict is not Verdict.PASSED and not reference.is_own:
-        sides = widen_by_neighbours(map_, reference.map, mode, settings, wider)
-        claims = _claims_result(sides, reference, settings, mode, check)
-    if reason := different_value_text(map_, exact, sides.value_errors, is_own=reference.is_own):
+        if claims.verdict is not Verdict.PASSED and not reference.is_own:
+            wider = widen_by_neighbours(map_, reference.map, mode, settings, wider)
+            claims = _claims_result(wider, reference, settings, mode, check)
+    if reason := different_value_text(map_, exact, value_errors, is_own=reference.is_own):
         return reason
     if formula.verdict is Verdict.FAILED:
         if claims.verdict is Verdict.FAILED:
@@ -225,6 +220,18 @@ def _answer_of(
         entries = _measured_entries(map_, reference.map, settings, mode, sides.grain.unit)
         claims = replace(claims, block=replace(claims.block, entries=entries))
     return _Answer(reference, formula, claims)
+
+
+def _has_coarse_claims(answer: _Answer) -> bool:
+    """Whether the function's own formula is refuted where a gradient has 16 bits at most.
+
+    Sums may be kept in these. One backward of the reference.
+    """
+    if answer.formula.verdict is not Verdict.FAILED or not answer.reference.is_own:
+        return False
+    map_ = answer.reference.map
+    gradient = np.asarray(map_.vjp(random_cotangent(map_.codomain, 0, 0)), float)
+    return coarsest_format(map_.domain, gradient) > SINGLE
 
 
 def _measured_entries(

@@ -221,7 +221,7 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     # which that does injustice needs the whole table.
     ulp = 2 * table.unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
     noise = np.minimum(np.abs(even[1]), np.abs(even[1] - ratio**2 * even[0]))
-    noise = np.maximum(noise, 0.5 * ulp)
+    noise = np.maximum(noise, np.maximum(table.jitter, 0.5 * ulp))
     in_ulps = _usual_noise((noise / np.where(ulp > 0, ulp, np.inf))[None])[0] * ulp
     noise = np.fmax(noise, np.fmax(in_ulps, _usual_noise(noise[None])[0]))
     value, size = slope[1], np.abs(slope[1])
