@@ -37,7 +37,7 @@ from gradproof._numdiff.probes import (
     random_entries,
 )
 from gradproof._numdiff.slopes import BLOCK, measured_slopes
-from gradproof._numdiff.steps import power_of_two_below, step_tables
+from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import DifferenceTable
 from gradproof.torch._captured import Captured
 from gradproof.torch._compat import UndefinedGrad, run_engine
@@ -157,9 +157,8 @@ def _decision(
     codomain = Space(tuple([slot_like("", y) for y in outputs]))
     n, m = domain.size, codomain.size
     x, centre = _vector(tensors).copy(), _vector(outputs).copy()
-    u = np.concatenate([_scales(x[domain.span(k)]) for k in range(len(leaves))])
     draws = random_entries(seed, Kind.TANGENT, 0, n + 2 * m)
-    u, v = u * draws[:n], draws[n : n + m]
+    u, v = coordinate_scales(domain, x) * draws[:n], draws[n : n + m]
     probes = _Rows(4, outputs)
     probes.write(slice(None), v)
     weights = tuple([t.requires_grad_() for t in probes.tensors(0)])
@@ -407,13 +406,6 @@ def _vector(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor]
         part = given.numpy(force=True).reshape(-1)
         parts.append(part.view(np.float64) if part.dtype == np.complex128 else part)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _scales(values: Values) -> Values:
-    """A power of two near the size of each number, and of the usual size for those near zero."""
-    size = np.abs(values)
-    usual = float(np.partition(size, size.size // 2)[size.size // 2]) or float(size.max()) or 1.0
-    return power_of_two_below(np.maximum(np.where(size > 0, size, usual), usual / 16))
 
 
 def _shares(draws: Values, space: Space, like: Sequence[torch.Tensor]) -> Values:
