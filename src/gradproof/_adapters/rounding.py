@@ -31,12 +31,12 @@ def _spacing(values: Any, unit: float, tiny: float, xp: Any) -> Any:
 
 
 @np.errstate(all="ignore")  # what is not finite has no rest, and the largest no neighbour
-def round_at_random(values: Any, draws: Any | None, unit: float, tiny: float, xp: Any = np) -> Any:
+def round_at_random(values: Any, draws: Any, unit: float, tiny: float, xp: Any = np) -> Any:
     """The values, each at one of its neighbours among the coarse numbers.
 
     Args:
         values: doubles; those that are not finite are left as they are.
-        draws: uniform in [0, 1), one for each; None where they are rounded to nearest instead.
+        draws: uniform in [0, 1), one for each.
         unit: unit round-off of the arithmetic.
         tiny: its smallest positive number. Where the spacing is that, the mean is exact: sums of
             numbers that are all far smaller would else be off by a quarter of it.
@@ -45,9 +45,6 @@ def round_at_random(values: Any, draws: Any | None, unit: float, tiny: float, xp
         xp: module of the arrays: `numpy`, `jax.numpy` or `torch`.
     """
     spacing = _spacing(values, unit, tiny, xp)
-    if draws is None:
-        found = xp.round(values / spacing) * spacing
-        return xp.where(xp.isfinite(found), found, values)
     if not tiny:
         moved = values + (2 * draws - 1) * spacing
         return xp.where(xp.isfinite(moved) & (values != 0), moved, values)

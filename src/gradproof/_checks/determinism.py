@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gradproof._checks.agreement import repeat_finding, vector_findings
 from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._data.records import CheckResult, Finding
-from gradproof._data.space import Values
 from gradproof._data.vectors import KEPT
 from gradproof._measurements import Measurements
 from gradproof.errors import UsageError
 
 _NAME = "determinism"
 _RUNS = 4  # further backwards; one where vectors are long
-
-
-@dataclass(frozen=True)
-class NotRepeated:
-    """Evidence: a backward that gave more than one gradient for one cotangent.
-
-    Attributes:
-        gradients: (n,) each, in the order of the runs; other cotangents were asked for after the
-            first.
-    """
-
-    gradients: tuple[Values, ...]
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -42,9 +27,8 @@ def check(measurements: Measurements) -> CheckResult:
     later = [map_.vjp(measurements.cotangent) for _ in range(runs)]
     for second in later:
         if finding := repeat_finding(_NAME, measurements, first, second):
-            evidence = NotRepeated((first, *later))
             text = "another backward of the same cotangent gives another gradient"
-            return failed_check(_NAME, text, (finding,), notes=notes, evidence=evidence)
+            return failed_check(_NAME, text, (finding,), notes=notes)
     if findings := recorded_gradient_findings(_NAME, measurements):
         text = "what is differentiated is another gradient than the backward's"
         return failed_check(_NAME, text, findings, notes=notes)

@@ -33,18 +33,6 @@ _MOST_FINDINGS = 3  # of one layout
 
 
 @dataclass(frozen=True)
-class WrongLayouts:
-    """Evidence: memory layouts, several at once joined by "+", that change a result.
-
-    Attributes:
-        cotangent, inputs: those of the cotangent, and of the inputs.
-    """
-
-    cotangent: frozenset[str]
-    inputs: frozenset[str]
-
-
-@dataclass(frozen=True)
 class _Trial:
     """What arrays in one layout, or in several at once, gave.
 
@@ -116,7 +104,6 @@ def _result(trials: list[_Trial]) -> CheckResult:
         tuple(finding for trial in wrong for finding in trial.findings),
         notes=notes,
         where=f"only where {where}",
-        evidence=WrongLayouts(frozenset(of_cotangent), frozenset(of_inputs)),
     )
 
 

@@ -300,7 +300,7 @@ class TorchMap(DifferentiableMap):
             return None
         return InDouble(dtypes.pop() if len(dtypes) == 1 else None)
 
-    def rounded_map(self, unit: float, tiny: float, seed: int | None) -> TorchMap:
+    def rounded_map(self, unit: float, tiny: float, seed: int) -> TorchMap:
         return self._similar_map(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
 
     def _similar_map(

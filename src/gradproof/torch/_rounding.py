@@ -51,7 +51,7 @@ class Rounding(DispatchMode):
     As `DifferentiableMap.rounded_map` says; draws are independent of PyTorch's global generator.
     """
 
-    def __init__(self, unit: float, tiny: float, seed: int | None) -> None:
+    def __init__(self, unit: float, tiny: float, seed: int) -> None:
         super().__init__()
         self._unit, self._tiny, self._seed = unit, tiny, seed
         self._generators: dict[torch.device, torch.Generator] = {}
@@ -179,12 +179,10 @@ class Rounding(DispatchMode):
         return _map_parts_of_complex(value, self._rounded_at_random)
 
     def _rounded_at_random(self, value: torch.Tensor) -> torch.Tensor:
-        kind, draws = (self._unit, self._tiny), None
-        if self._seed is not None:
-            draws = self._draws(value)
+        kind, draws = (self._unit, self._tiny), self._draws(value)
         if value.is_cpu and type(value) in PLAIN:  # NumPy takes half the time
-            values = value.numpy(force=True), None if draws is None else draws.numpy()
-            return torch.from_numpy(round_at_random(*values, *kind))
+            numbers = value.numpy(force=True)
+            return torch.from_numpy(round_at_random(numbers, draws.numpy(), *kind))
         found: torch.Tensor = round_at_random(value.resolve_neg(), draws, *kind, torch)
         return found
 
@@ -196,8 +194,6 @@ class Rounding(DispatchMode):
     def _draws(self, like: torch.Tensor, *more: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), as many for each entry as `more` says."""
         device = like.device
-        if self._seed is None:  # half way: nothing moves
-            return torch.full((*like.shape, *more), 0.5, dtype=torch.float64, device=device)
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         generator, shape = self._generators[device], (*like.shape, *more)
