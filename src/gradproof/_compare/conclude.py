@@ -92,6 +92,8 @@ def result_at_point(
     if drowned:
         inputs = count_of(drowned, "input", "inputs")
         notes.append(f"the derivatives of {inputs} are below the rounding of F: not tested")
+        if drowned == np.count_nonzero(comparison.u):
+            return inconclusive_point(notes[0])
     return passed_point(verified_text(comparison, bound), bound).with_notes(*notes)
 
 
@@ -187,12 +189,8 @@ def _result_without_entries(comparison: Comparison) -> PointResult:
     if gradient is not None and gradient.any():
         j = int(np.flatnonzero(gradient)[0])
         place = comparison.map.domain.locate(j)
-        message = (
-            f"gradient of {place}: got {gradient[j]:.6g}, expected 0 of outputs without entries"
-        )
-        finding = Finding(comparison.check, message, "entry", place, claimed=float(gradient[j]))
-        text = "outputs without entries have a gradient"
-        return PointResult(Verdict.FAILED, text, (finding,))
+        text = f"outputs without entries have a gradient: {place} got {gradient[j]:.6g}, expected 0"
+        return PointResult(Verdict.FAILED, text, (Finding(comparison.check, text, "entry", place),))
     return passed_point(WITHOUT_ENTRIES).with_notes(WITHOUT_ENTRIES)
 
 

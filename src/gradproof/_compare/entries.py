@@ -14,7 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gradproof._compare.comparison import Comparison, entry_finding, sorted_findings
+from gradproof._compare.comparison import (
+    MOST_FINDINGS,
+    Comparison,
+    entry_finding,
+    sorted_findings,
+)
 from gradproof._compare.nonsmooth import (
     joint_mismatch,
     kink_finding,
@@ -25,7 +30,7 @@ from gradproof._compare.nonsmooth import (
 from gradproof._compare.screen import Screen
 from gradproof._compare.tolerances import Decisions, decide, root_mean_square
 from gradproof._data.formats import DOUBLE
-from gradproof._data.records import Kink, Verdict
+from gradproof._data.records import Finding, Kink, Verdict
 from gradproof._data.results import (
     MeasuredBlock,
     PointResult,
@@ -43,12 +48,13 @@ _AT_ONCE = 1 << 17  # entries that are measured and decided together
 _SCALES = StepTable(2.0**-3, 0.5, 8)  # where a staircase shows its mean slope
 _REMEASURED = 8  # columns, the most doubtful first, that are measured again
 _FEW_BITS = 2.0**-36  # unit round-off of the runs that show the rounding of claims
+_PLAIN = 100.0  # bars beyond what is allowed: a gap that no further measurement explains
 TIMES_HONEST = 16.0  # of the error of such a run, scaled back to F's own precision
 
 
 @dataclass
-class _Entries:
-    """The entries decided so far, all outputs by the columns, in units of the tangent u, (m, k)."""
+class Entries:
+    """Decided entries of some columns, all outputs by these, in units of the tangent u, (m, k)."""
 
     columns: Indices  # (k,)
     u: Values  # of these columns, (k,)
@@ -61,18 +67,42 @@ class _Entries:
     allowed: Values
     bound: float = 0.0
 
-    def block(self, inputs: int) -> MeasuredBlock:
-        """The entries as derivatives, for places and causes; of a map with so many inputs."""
+    def block(self, inputs: int, rows: Indices | None = None) -> MeasuredBlock:
+        """The entries as derivatives, for places and causes.
+
+        Args:
+            inputs: of the map.
+            rows: outputs that the block is about; None for all.
+        """
+        rows = np.arange(len(self.claimed)) if rows is None else rows
+        low, high = self.low[rows], self.high[rows]
         return MeasuredBlock(
-            rows=np.arange(len(self.claimed)),
+            rows=rows,
             columns=self.columns,
-            claimed=self.claimed / self.u + 0.0,  # no -0
-            measured=(self.low + self.high) / 2 / self.u + 0.0,
-            error=(self.bar + (self.high - self.low) / 2) / np.abs(self.u),
-            allowed=self.allowed / np.abs(self.u),
-            wrong=self.wrong,
-            whole=len(self.columns) == inputs,
+            claimed=self.claimed[rows] / self.u + 0.0,  # no -0
+            measured=(low + high) / 2 / self.u + 0.0,
+            error=(self.bar[rows] + (high - low) / 2) / np.abs(self.u),
+            allowed=self.allowed[rows] / np.abs(self.u),
+            wrong=self.wrong[rows],
+            whole=self.claimed[rows].size == len(self.claimed) * inputs,
         )
+
+    def wrong_findings(self, comparison: Comparison) -> tuple[Finding, ...]:
+        """The findings of wrong entries, largest gap first."""
+        block = self.block(comparison.inputs)
+        gap = np.abs(block.claimed - block.measured)
+        gap = np.where(block.wrong, np.where(np.isnan(gap), np.inf, gap), -1.0)
+        order = np.argsort(-gap, axis=None, kind="stable")[:MOST_FINDINGS]
+        findings = []
+        for i, k in zip(*np.unravel_index(order, gap.shape), strict=True):
+            if not block.wrong[i, k]:
+                break
+            tables = (block.claimed, block.measured, block.error, block.allowed)
+            numbers = [table[i, k] for table in tables]
+            finding = entry_finding(comparison, int(i), int(block.columns[k]), numbers)
+            low, high = sorted((self.low[i, k] / self.u[k], self.high[i, k] / self.u[k]))
+            findings.append(finding if low == high else kink_finding(finding, low, high))
+        return sorted_findings(findings)
 
 
 def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
@@ -82,19 +112,19 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
         comparison: of at most `full_jacobian` inputs.
         screen: what the first tangent shows.
     """
-    claimed = comparison.claim.matrix()
-    u = comparison.scales * np.sign(comparison.u)
-    found = _decided_entries(comparison, claimed, u, np.flatnonzero(screen.u))
+    claimed, columns = comparison.claim.matrix(), np.flatnonzero(screen.u)
+    smooth = screen.is_smooth and comparison.is_smooth_nearby
+    found = decided_entries(comparison, claimed[:, columns], columns, smooth=smooth)
     block = found.block(comparison.inputs)
     kinked = (found.high > found.low) & np.isfinite(found.bar)
     ends = found.low / found.u, found.high / found.u
     kinks = kinks_of_entries(comparison, block, ends, kinked & ~found.wrong)
     if found.wrong.any():
-        return _wrong_entries(comparison, block, np.sort(np.stack(ends), axis=0), kinks)
-    smooth = not kinked.any()
-    if smooth and (row := _nonlinear_row(comparison, screen, found)) is not None:
-        return row
-    if block.whole and not smooth:
+        total, number = block.wrong.size, int(block.wrong.sum())
+        text = f"{number:,} of {total:,} entries wrong{wrong_pattern(comparison, block)}"
+        findings = found.wrong_findings(comparison)
+        return PointResult(Verdict.FAILED, text, findings, kinks=kinks, block=block)
+    if block.whole and kinked.any():
         mismatch = joint_mismatch(comparison, claimed, block.allowed)
         if mismatch is not None:
             text = "each entry is a slope at a kink, but together they are no gradient near it"
@@ -106,7 +136,7 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
     return result.with_notes(_note_of_small_entries(comparison, found))
 
 
-def _note_of_small_entries(comparison: Comparison, found: _Entries) -> str:
+def _note_of_small_entries(comparison: Comparison, found: Entries) -> str:
     """That some entries are right only because all that is known of them is below `atol`."""
     small = comparison.settings.atol * np.abs(found.u)
     size = np.maximum(np.abs(found.low), np.abs(found.high))
@@ -120,31 +150,45 @@ def _note_of_small_entries(comparison: Comparison, found: _Entries) -> str:
     return f"{count_of(number)} of {granted.size:,} passed by atol alone: {pair}"
 
 
-def _decided_entries(
-    comparison: Comparison, claimed: Values, u: Values, columns: Indices
-) -> _Entries:
-    """The decision of every entry of some columns; of ill-scaled ones beside each other only."""
+def decided_entries(
+    comparison: Comparison,
+    claimed: Values,
+    columns: Indices,
+    *,
+    smooth: bool,
+    unknown: Mask | None = None,
+) -> Entries:
+    """The decision of every entry of some columns; of ill-scaled ones beside each other only.
+
+    Args:
+        comparison: of claims and F.
+        claimed: entries of these columns, (m, k).
+        columns: inputs, none of which stands still, (k,).
+        smooth: whether F has no kink at the point: then a gap of many bars is final.
+        unknown: entries of which nothing is claimed, (m, k); None for none.
+    """
     outputs, inputs = comparison.outputs, len(columns)
-    chosen_claims, steps = claimed[:, columns], u[columns]
-    scaled = np.where(chosen_claims == 0, 0.0, chosen_claims * steps)
+    u = comparison.scales * np.sign(comparison.u)
+    steps = u[columns]
+    scaled = np.where(claimed == 0, 0.0, claimed * steps)
     sizes = np.where(np.isfinite(scaled), np.abs(scaled), 0.0)
     row_sizes = sizes.max(axis=1)
     # 0 times an infinite slope is NaN, and no claim of the entry beside the infinite one.
     infinite = np.isinf(claimed)
     beside = np.expand_dims(infinite.any(axis=0), 0) | np.expand_dims(infinite.any(axis=1), 1)
-    lost = (np.isnan(claimed) & beside)[:, columns]
+    lost = np.isnan(claimed) & beside
+    lost = lost if unknown is None else lost | unknown
     shape = scaled.shape
     low, high, bar, allowed = (np.empty(shape) for _ in range(4))
     wrong, open_ = np.empty(shape, bool), np.empty(shape, bool)
-    found = _Entries(columns, steps, scaled, low, high, bar, wrong, open_, allowed)
+    found = Entries(columns, steps, scaled, low, high, bar, wrong, open_, allowed)
     step, effort = max(1, _AT_ONCE // (8 * outputs)), _Effort()
     for start in range(0, inputs, step):
         chosen = slice(start, min(start + step, inputs))
         part = columns[chosen]
         slopes = column_slopes(comparison.function, u, part.tolist(), comparison.steps)
         here = scaled[:, chosen].T.reshape(-1)
-        unknown = lost[:, chosen].T.reshape(-1)
-        law = _Law(comparison, row_sizes, u[part], unknown)
+        law = _Law(comparison, row_sizes, u[part], lost[:, chosen].T.reshape(-1), smooth)
         # A slope that looks infinite may be one that only finer steps show: it is open first.
         unknown_bar = np.where(slopes.is_infinite, np.inf, slopes.bar)
         decisions = law.decide(replace(slopes, bar=unknown_bar), here)
@@ -183,6 +227,7 @@ class _Law:
     row_sizes: Values  # largest claimed term of each row, (m,)
     u: Values  # of the columns, (k,)
     unknown: Mask  # claims that say nothing, (k * m,)
+    smooth: bool  # whether a gap of many bars is final
 
     def decide(self, slopes: Slopes, claimed: Values, further: Values | float = 0.0) -> Decisions:
         """Decide every entry; `further` is rounding of claims that was measured."""
@@ -242,11 +287,12 @@ def _remeasure_columns(
             slopes.part(span),
             claimed[span],
             unit_vector(u.size, int(columns[k]), float(u[columns[k]])),
+            decisions.allowed[span] if law.smooth and is_wrong else None,
         )
         for name, values in parts.items():
             values[span] = getattr(again, name)
         asked[span] = True
-        single = _Law(law.comparison, law.row_sizes, law.u[k : k + 1], law.unknown[span])
+        single = replace(law, u=law.u[k : k + 1], unknown=law.unknown[span])
         still_wrong = single.decide(again, claimed[span], further[span]).wrong.any()
         effort = _Effort(bool(still_wrong), effort.open_columns + (not is_wrong))
     parts["bar"] = np.where(slopes.is_infinite & ~asked, np.inf, parts["bar"])
@@ -260,7 +306,11 @@ def _remeasure_columns(
 
 
 def surviving_slopes(
-    comparison: Comparison, slopes: Slopes, claimed: Values, w: Values
+    comparison: Comparison,
+    slopes: Slopes,
+    claimed: Values,
+    w: Values,
+    allowed: Values | None = None,
 ) -> tuple[Slopes, Values]:
     """Slopes along w measured again, as a finding has to survive it: with the rounding of claims.
 
@@ -274,8 +324,14 @@ def surviving_slopes(
         slopes: along w, (m,).
         claimed: J w, (m,).
         w: a direction, (n,); one coordinate of it for a column.
+        allowed: of each claim, (m,): where one is off by that and by many bars, and by more than
+            the rounding of claims and values, nothing else is measured; None to measure always.
     """
     function = comparison.function
+    if allowed is not None:
+        plain = (slopes.gap(claimed) > allowed + _PLAIN * slopes.bar) & (slopes.width == 0)
+        if plain.any() and _is_beyond_doubt(comparison, slopes, claimed, w, plain, allowed):
+            return slopes, np.zeros(claimed.size)
     tables = [(function.table(w, comparison.steps.fine), 1.0)]
     moved = np.flatnonzero(w)
     if len(moved) == 1:
@@ -307,6 +363,23 @@ def surviving_slopes(
     return replace(slopes, bar=bar), rounding
 
 
+def _is_beyond_doubt(
+    comparison: Comparison, slopes: Slopes, claimed: Values, w: Values, plain: Mask, allowed: Values
+) -> bool:
+    """Whether some gap of many bars is wide beside rounding and beside what a long step shows.
+
+    On the treads of a staircase short steps agree on a slope that is not that of long ones.
+    """
+    point, gap, step = comparison.map.point, slopes.gap(claimed), comparison.steps.usual.largest
+    ahead, behind = (comparison.function.value_at(point + h * w) for h in (step, -step))
+    plain = plain & (np.abs((ahead - behind) / (2 * step) - slopes.middle) <= gap / 4)
+    if not plain.any():
+        return False
+    rounding, jitter = rounding_of_runs(comparison, claimed, w)
+    room = allowed + _PLAIN * slopes.bar + rounding + jitter / comparison.steps.usual.steps[-1]
+    return bool((plain & (gap > room)).any())
+
+
 def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tuple[Values, Values]:
     """How far rounding moves J u as claimed, and F, (m,) each.
 
@@ -331,7 +404,7 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
     return back * off, back * error / 4
 
 
-def _judge_by_classic_step(comparison: Comparison, found: _Entries) -> None:
+def _judge_by_classic_step(comparison: Comparison, found: Entries) -> None:
     """Decide open entries by a plain central difference, as PyTorch's gradcheck does.
 
     Not of outputs in few bits, which so short a step does not move.
@@ -347,28 +420,6 @@ def _judge_by_classic_step(comparison: Comparison, found: _Entries) -> None:
         decided = found.open[:, k] & np.isfinite(function.centre) & (function.unit < DOUBLE)
         found.wrong[:, k] |= decided & ~close
         found.open[:, k] &= ~decided
-
-
-def _wrong_entries(
-    comparison: Comparison, block: MeasuredBlock, ends: Values, kinks: tuple[Kink, ...]
-) -> PointResult:
-    """The failure of wrong entries; `ends` are the slopes on their two sides, (2, m, k)."""
-    gap = np.abs(block.claimed - block.measured)
-    gap = np.where(block.wrong, np.where(np.isnan(gap), np.inf, gap), -1.0)
-    order = np.argsort(-gap, axis=None, kind="stable")[:64]
-    findings = []
-    for i, j in zip(*np.unravel_index(order, gap.shape), strict=True):
-        if block.wrong[i, j]:
-            tables = (block.claimed, block.measured, block.error, block.allowed)
-            numbers = [table[i, j] for table in tables]
-            column = int(block.columns[j])
-            finding = entry_finding(comparison, int(i), column, numbers)
-            low, high = map(float, ends[:, i, j])
-            findings.append(finding if low == high else kink_finding(finding, low, high))
-    total, number = block.wrong.size, int(block.wrong.sum())
-    summary = f"{number:,} of {total:,} entries wrong{wrong_pattern(comparison, block)}"
-    ordered = sorted_findings(findings)
-    return PointResult(Verdict.FAILED, summary, ordered, kinks=kinks, block=block)
 
 
 def wrong_pattern(comparison: Comparison, block: MeasuredBlock) -> str:
@@ -390,35 +441,7 @@ def wrong_pattern(comparison: Comparison, block: MeasuredBlock) -> str:
     return ""
 
 
-def _nonlinear_row(comparison: Comparison, screen: Screen, found: _Entries) -> PointResult | None:
-    """The failure of a claim whose entries are all right, but which is off along the tangent.
-
-    Entries that are right leave no row that is off, unless the claim is not linear.
-    """
-    if screen.claimed is None:
-        return None
-    ratio = np.abs(screen.u[found.columns] / found.u)
-    with np.errstate(all="ignore"):
-        allowed = np.nan_to_num(found.allowed, nan=np.inf, posinf=np.inf) @ ratio
-        allowed += screen.slopes.bar + comparison.rounding(screen.slopes.size, screen.claimed)
-        gap = screen.slopes.gap(screen.claimed)
-    off = (gap > allowed) & np.isfinite(screen.slopes.bar) & np.isfinite(screen.claimed)
-    # Where F stands still and every entry is zero, nothing tells how large a rounding may be.
-    off &= ~screen.slopes.still | found.claimed.any(axis=1)
-    if off.any():
-        slopes, rounding = surviving_slopes(comparison, screen.slopes, screen.claimed, screen.u)
-        allowed = allowed + slopes.bar + rounding
-        off &= slopes.gap(screen.claimed) > allowed
-    if not off.any():
-        return None
-    i = int(np.argmax(off))
-    numbers = (screen.claimed[i], screen.slopes.middle[i], screen.slopes.bar[i], allowed[i])
-    finding = entry_finding(comparison, i, None, tuple(map(float, numbers)))
-    summary = "every entry is right alone, but the claim is not linear: along a tangent it is wrong"
-    return PointResult(Verdict.FAILED, summary, (finding,))
-
-
-def _open_entries(comparison: Comparison, found: _Entries, kinks: tuple[Kink, ...]) -> PointResult:
+def _open_entries(comparison: Comparison, found: Entries, kinks: tuple[Kink, ...]) -> PointResult:
     """That some entries are open, the first of them and why."""
     i, k = (int(at[0]) for at in np.nonzero(found.open))
     value = float((found.low + found.high)[i, k] / 2 / found.u[k])

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from gradproof._compare.comparison import Comparison, entry_finding, sorted_findings
-from gradproof._compare.entries import rounding_of_runs, surviving_slopes
+from gradproof._compare.entries import decided_entries, surviving_slopes
 from gradproof._compare.screen import Screen
-from gradproof._compare.tolerances import Decisions, bound_of_entry, decide, root_mean_square
-from gradproof._data.records import Finding, Verdict
+from gradproof._compare.tolerances import bound_of_entry, decide, root_mean_square
+from gradproof._data.records import Verdict
 from gradproof._data.results import (
     MeasuredBlock,
     PointResult,
@@ -21,16 +21,14 @@ from gradproof._data.results import (
 )
 from gradproof._data.space import Indices, Space, Values
 from gradproof._numdiff.probes import unit_vector
-from gradproof._numdiff.slopes import Slopes, slopes_along
 
-_PLAIN = 100.0  # bars beyond what is allowed: a gap that no further measurement explains
 _BLOCK_COLUMNS = 24  # columns that are measured for places and causes of more than one mistake
 _LONGEST_LINE = 64  # columns of a line along the last axis of an input, measured in their place
 _BLOCK_ROWS = 64
 _BLOCK_ENTRIES = 1 << 20  # of which the rows are chosen that are wrong
 _NARROWLY = 2.0  # times what is allowed, where other rows are off by more
-_FURTHER_ROWS = 3  # wrong in other columns, which are located too
 
+_FURTHER_ROWS = 3  # wrong in other columns, which are located too
 _NO_WRONG_ENTRY = "a projection differs, but by no entry that is wrong beyond rounding"
 
 SlopeOfPart = Callable[[Values], float]
@@ -43,8 +41,8 @@ def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
     """
     if screen.claimed is not None:
         # Among so many rows the gap of a right one may be a little larger than its bar.
-        gap, decisions = screen.slopes.gap(screen.claimed), screen.decisions
-        plain = decisions.wrong & ~(gap <= _NARROWLY * decisions.allowed)
+        decisions, gaps = screen.decisions, screen.slopes.gap(screen.claimed)
+        plain = decisions.wrong & ~(gaps <= _NARROWLY * decisions.allowed)
         if plain.any():
             screen = replace(screen, decisions=replace(decisions, wrong=plain))
     if (row := _wrong_output(comparison, screen)) is None:
@@ -62,23 +60,15 @@ def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
 def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointResult:
     """What the law says of a column that is wrong in this row."""
     claimed_product = comparison.claim.row_products(row)
-    found: PointResult | None = None
-    for slope in (_quick_slope_in_row(comparison, row), _slope_in_row(comparison, row)):
-        column, gap, rest = _wrong_input(screen, claimed_product, slope)
-        found = _column_result(comparison, screen, row, column, claimed_product)
-        if found.verdict is Verdict.FAILED:
-            several = abs(rest) > 1e-2 * abs(gap) or _has_other_rows(screen, found)
-            return _result_with_block(comparison, found, row, column) if several else found
-    assert found is not None
-    return _result_along_tangent(comparison, screen) or found
-
-
-def _has_other_rows(screen: Screen, found: PointResult) -> bool:
-    """Whether many rows are wrong that the column that was located does not make so."""
-    block = found.block
-    assert isinstance(block, MeasuredBlock)
-    known = screen.claimed is not None
-    return known and int(screen.decisions.wrong.sum()) > block.rows.size + _BLOCK_COLUMNS
+    column, gap, rest = _wrong_input(comparison, screen, row, claimed_product)
+    found = _column_result(comparison, screen, row, column, claimed_product)
+    if found.verdict is not Verdict.FAILED:
+        return _result_along_tangent(comparison, screen) or found
+    several = abs(rest) > 1e-2 * abs(gap)
+    if screen.claimed is not None and isinstance(found.block, MeasuredBlock):
+        # Or many rows are wrong that this column does not make so.
+        several |= int(screen.decisions.wrong.sum()) > found.block.rows.size + _BLOCK_COLUMNS
+    return _result_with_block(comparison, screen, found, row, column) if several else found
 
 
 def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
@@ -99,14 +89,14 @@ def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
         gradient = comparison.claim.pull(part)
         return float(part[outputs] @ slopes[outputs] - gradient[used] @ screen.u[used])
 
-    return int(_position_by_bisection(remaining, gap_of)[0])
+    return int(_position_by_bisection(remaining, gap_of(remaining), gap_of)[0])
 
 
 def _position_by_bisection(
-    remaining: Indices, gap_of: Callable[[Indices], float]
+    remaining: Indices, total: float, gap_of: Callable[[Indices], float]
 ) -> tuple[int, float, float]:
     """The position with a gap that halving finds, its gap, and that of all others."""
-    total = gap = gap_of(remaining)
+    gap = total
     while len(remaining) > 1:
         half, other = np.array_split(remaining, 2)
         part = gap_of(half)
@@ -118,145 +108,76 @@ def _position_by_bisection(
 
 
 def _wrong_input(
-    screen: Screen, claimed: SlopeOfPart, measured: SlopeOfPart
+    comparison: Comparison, screen: Screen, row: int, claimed: SlopeOfPart
 ) -> tuple[int, float, float]:
-    """A column that is wrong in one row, the gap it makes, and the gap of all others."""
+    """A column that is wrong in one row, the gap it makes, and the gap of all others.
+
+    The slope along each part of the tangent is one central difference.
+    """
+    step, value_at = float(comparison.steps.usual.steps[1]), comparison.function.value_at
 
     def gap_of(inputs: Indices) -> float:
         part = np.zeros_like(screen.u)
         part[inputs] = screen.u[inputs]
-        return claimed(part) - measured(part)
+        ahead = value_at(comparison.map.point + step * part)[row]
+        behind = value_at(comparison.map.point - step * part)[row]
+        return claimed(part) - float((ahead - behind) / (2 * step))
 
-    return _position_by_bisection(np.flatnonzero(screen.u), gap_of)
-
-
-def _quick_slope_in_row(comparison: Comparison, row: int) -> SlopeOfPart:
-    """One central difference: two evaluations, enough for a gap that is plain to see."""
-    step = float(comparison.steps.usual.steps[1])
-
-    def slope(u: Values) -> float:
-        ahead = comparison.function.value_at(comparison.map.point + step * u)[row]
-        behind = comparison.function.value_at(comparison.map.point - step * u)[row]
-        return float((ahead - behind) / (2 * step))
-
-    return slope
-
-
-def _slope_in_row(comparison: Comparison, row: int) -> SlopeOfPart:
-    """As a screen measures it: for gaps near the error bars."""
-
-    def slope(u: Values) -> float:
-        return float(slopes_along(comparison.function, u, comparison.steps).middle[row])
-
-    return slope
+    total = claimed(screen.u) - float(screen.slopes.middle[row])
+    return _position_by_bisection(np.flatnonzero(screen.u), total, gap_of)
 
 
 def _column_result(
     comparison: Comparison, screen: Screen, row: int, column: int, product: SlopeOfPart
 ) -> PointResult:
     """What the law says of all entries of one column."""
-    scale = float(comparison.scales[column])
-    e = unit_vector(comparison.inputs, column, scale)
-    slopes = slopes_along(comparison.function, e, comparison.steps)
-    claimed = comparison.claim.push(e)
-    if claimed is None:  # only this row is known: of others nothing is claimed
-        claimed = np.where(np.arange(comparison.outputs) == row, product(e), slopes.middle)
-    decisions = _decided_column(comparison, slopes, claimed, scale, row, 0.0)
-    rounding, jitter = rounding_of_runs(comparison, claimed, e)
-    room = (
-        decisions.allowed
-        + _PLAIN * slopes.bar
-        + rounding
-        + jitter / comparison.steps.usual.steps[-1]
+    e = unit_vector(comparison.inputs, column)
+    claimed, unknown = comparison.claim.push(e), None
+    if claimed is None:  # only this row is known
+        is_known = np.arange(comparison.outputs) == row
+        claimed, unknown = np.where(is_known, product(e), 0.0), ~is_known[:, None]
+    found = decided_entries(
+        comparison,
+        claimed[:, None],
+        np.asarray([column]),
+        smooth=screen.is_smooth,
+        unknown=unknown,
     )
-    plain = decisions.wrong & ~(slopes.gap(claimed) <= room) & (slopes.width == 0)
-    if not plain.any():
-        slopes, further = surviving_slopes(comparison, slopes, claimed, e)
-        decisions = _decided_column(comparison, slopes, claimed, scale, row, further)
-    rows = np.flatnonzero(decisions.wrong)
+    rows = np.flatnonzero(found.wrong)
     if not rows.size:
         return inconclusive_point(_NO_WRONG_ENTRY)
-    findings = _row_findings(comparison, rows[:64], column, claimed, slopes, decisions)
     wrong_rows = int(screen.decisions.wrong.sum()) if screen.claimed is not None else 0
     summary = f"{count_of(len(rows), 'wrong entry', 'wrong entries')} located in the "
     summary += f"{comparison.size}, all with respect to {comparison.map.domain.locate(column)}"
     if wrong_rows > len(rows):
         summary = f"{wrong_rows:,} rows of the {comparison.size} are wrong"
-    return PointResult(
-        Verdict.FAILED,
-        summary,
-        findings,
-        block=_column_block(rows[:_BLOCK_ROWS], column, claimed, slopes, decisions, scale),
-    )
-
-
-def _decided_column(
-    comparison: Comparison,
-    slopes: Slopes,
-    claimed: Values,
-    scale: float,
-    row: int,
-    further: Values | float,
-) -> Decisions:
-    settings = comparison.settings
-    typical = max(root_mean_square(slopes.middle), abs(float(np.nan_to_num(claimed[row]))))
-    return decide(
-        slopes,
-        claimed,
-        comparison.rounding(claimed, typical) + further,
-        settings.atol * scale + settings.rtol * slopes.size,
-        typical,
-        comparison.resolution.of_entry,
-        comparison.resolution.small,
-    )
-
-
-def _column_block(
-    rows: Indices, column: int, claimed: Values, slopes: Slopes, decisions: Decisions, scale: float
-) -> MeasuredBlock:
-    bar = slopes.bar + slopes.width / 2
-    return MeasuredBlock(
-        rows=rows,
-        columns=np.asarray([column]),
-        claimed=claimed[rows, None] / scale,
-        measured=slopes.middle[rows, None] / scale,
-        error=bar[rows, None] / scale,
-        allowed=decisions.allowed[rows, None] / scale,
-        wrong=decisions.wrong[rows, None],
-        whole=False,
-    )
+    block = found.block(comparison.inputs, rows[:_BLOCK_ROWS])
+    return PointResult(Verdict.FAILED, summary, found.wrong_findings(comparison), block=block)
 
 
 def _result_with_block(
-    comparison: Comparison, found: PointResult, row: int, column: int
+    comparison: Comparison, screen: Screen, found: PointResult, row: int, column: int
 ) -> PointResult:
     """The result of a mistake in several columns, with a small block of the Jacobian measured.
 
     The columns around the one that was located show places and causes. Its rows are those that are
-    wrong in some of these columns; of very many outputs, in the column that was located.
+    wrong in some of these columns. Of very many outputs no more is measured.
     """
     columns = _columns_around(comparison.map.domain, column)
-    assert isinstance(found.block, MeasuredBlock)
-    rows = np.unique(np.concatenate([[row], found.block.rows]))[:_BLOCK_ROWS]
-    is_small = comparison.outputs * columns.size <= _BLOCK_ENTRIES
-    kept = np.arange(comparison.outputs) if is_small else rows
-    pieces = []
+    columns = columns[comparison.u[columns] != 0]
+    if comparison.outputs * columns.size > _BLOCK_ENTRIES:
+        return found
+    claimed = []
     for j in columns:
-        scale = float(comparison.scales[j])
-        e = unit_vector(comparison.inputs, int(j), scale)
-        claimed = comparison.claim.push(e)
-        if claimed is None:
+        if (product := comparison.claim.push(unit_vector(comparison.inputs, int(j)))) is None:
             return found
-        slopes = slopes_along(comparison.function, e, comparison.steps)
-        decisions = _decided_column(comparison, slopes, claimed, scale, row, 0.0)
-        pieces.append(_column_block(kept, int(j), claimed, slopes, decisions, scale))
-    names = ("claimed", "measured", "error", "allowed", "wrong")
-    joined = {n: np.concatenate([getattr(piece, n) for piece in pieces], axis=1) for n in names}
-    if is_small:
-        wrong = np.flatnonzero(joined["wrong"].any(axis=1))
-        rows = np.sort(wrong[np.argsort(wrong != row, kind="stable")][:_BLOCK_ROWS])
-        joined = {name: table[rows] for name, table in joined.items()}
-    return replace(found, block=MeasuredBlock(rows, columns, **joined, whole=False))
+        claimed.append(product)
+    entries = decided_entries(
+        comparison, np.stack(claimed, axis=1), columns, smooth=screen.is_smooth
+    )
+    wrong = np.flatnonzero(entries.wrong.any(axis=1))
+    rows = np.sort(wrong[np.argsort(wrong != row, kind="stable")][:_BLOCK_ROWS])
+    return replace(found, block=entries.block(comparison.inputs, rows))
 
 
 def _columns_around(domain: Space, column: int) -> Indices:
@@ -299,22 +220,10 @@ def _result_along_tangent(comparison: Comparison, screen: Screen) -> PointResult
     rows = np.flatnonzero(decisions.wrong)
     wrong = count_of(len(rows), "row", "rows")
     summary = f"{wrong} of the {comparison.size} wrong, no single entry"
-    findings = _row_findings(comparison, rows[:8], None, screen.claimed, slopes, decisions)
-    return PointResult(Verdict.FAILED, summary, findings)
-
-
-def _row_findings(
-    comparison: Comparison,
-    rows: Indices,
-    column: int | None,
-    claimed: Values,
-    slopes: Slopes,
-    decisions: Decisions,
-) -> tuple[Finding, ...]:
-    """The findings of wrong rows of a column, or with no column along a tangent."""
-    scale = 1.0 if column is None else float(comparison.scales[column])
-    bar = slopes.bar + slopes.width / 2
-    numbers = np.stack([claimed, slopes.middle, bar, decisions.allowed]) / scale
-    return sorted_findings(
-        [entry_finding(comparison, int(i), column, numbers[:, i].tolist()) for i in rows]
+    numbers = np.stack(
+        [screen.claimed, slopes.middle, slopes.bar + slopes.width / 2, decisions.allowed], axis=1
     )
+    findings = sorted_findings(
+        [entry_finding(comparison, int(i), None, numbers[i].tolist()) for i in rows[:8]]
+    )
+    return PointResult(Verdict.FAILED, summary, findings)

@@ -45,6 +45,11 @@ class Screen:
     decisions: Decisions
 
     @property
+    def is_smooth(self) -> bool:
+        """Whether the slope of every output is known, and none has a kink."""
+        return bool((np.isfinite(self.slopes.bar) & (self.slopes.width == 0)).all())
+
+    @property
     def is_flat(self) -> bool:
         """Whether no output moves and nothing is claimed."""
         claimed = self.decisions.wrong if self.claimed is None else self.claimed

@@ -39,9 +39,8 @@ from gradproof._low_precision.rounding_runs import (
 )
 from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
-from gradproof._numdiff.probes import random_cotangent
 from gradproof._numdiff.slopes import Slopes
-from gradproof._numdiff.values import FunctionValues, coarsest_format
+from gradproof._numdiff.values import FunctionValues
 from gradproof.errors import UsageError
 
 _FEW_PRODUCTS = 128  # unit vectors, that entries are asked with once the claims are refuted
@@ -144,14 +143,6 @@ def _result_against_references(
             users = users if reference.is_own else refused[-1]
         else:
             answers.append(answer)
-    if len(answers) > 1:
-        fine = []
-        for answer in answers:
-            if _has_coarse_claims(answer):  # the other reference decides
-                refused.append(f"{answer.reference.name}: its gradients have few bits there")
-            else:
-                fine.append(answer)
-        answers = fine or answers
     if answers:
         return _combined_result(answers, refused, users)
     if native is not None:
@@ -220,18 +211,6 @@ def _answer_of(
         entries = _measured_entries(map_, reference.map, settings, mode, sides.grain.unit)
         claims = replace(claims, block=replace(claims.block, entries=entries))
     return _Answer(reference, formula, claims)
-
-
-def _has_coarse_claims(answer: _Answer) -> bool:
-    """Whether the function's own formula is refuted where a gradient has 16 bits at most.
-
-    Sums may be kept in these. One backward of the reference.
-    """
-    if answer.formula.verdict is not Verdict.FAILED or not answer.reference.is_own:
-        return False
-    map_ = answer.reference.map
-    gradient = np.asarray(map_.vjp(random_cotangent(map_.codomain, 0, 0)), float)
-    return coarsest_format(map_.domain, gradient) > SINGLE
 
 
 def _measured_entries(

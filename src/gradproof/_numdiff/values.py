@@ -241,12 +241,6 @@ def format_of_values(values: Values) -> float:
     return 0.0
 
 
-def coarsest_format(space: Space, vector: Values) -> float:
-    """The unit round-off of the coarsest format that all numbers of an array show; 0.0 for none."""
-    spans = (space.span(position) for position in range(len(space.slots)))
-    return max((format_of_values(vector[span]) for span in spans), default=0.0)
-
-
 def _finite_nonzero(values: Values) -> Values:
     return np.asarray(values[np.isfinite(values) & (values != 0)])
 
