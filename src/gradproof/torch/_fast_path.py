@@ -28,7 +28,7 @@ from gradproof._compare.tolerances import (
     bound_of_entry,
     rounding_part,
 )
-from gradproof._data.space import Space, Values
+from gradproof._data.space import Mask, Space, Values
 from gradproof._guard import take_turn
 from gradproof._guard.random import RandomState, draw_numbers
 from gradproof._numdiff.probes import (
@@ -36,7 +36,7 @@ from gradproof._numdiff.probes import (
     constant_cotangent,
     random_entries,
 )
-from gradproof._numdiff.slopes import BLOCK, measured_slopes
+from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes
 from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import DifferenceTable
 from gradproof.torch._captured import Captured
@@ -170,19 +170,24 @@ def _decision(
         if len(unused) == len(leaves) or any(g is not None for g in found):
             return None
     gradient = _vector(made, leaves).copy()
-    if m == 1:
-        claimed = np.atleast_1d(gradient @ u / v)
-    else:
+
+    def push(direction: Values) -> Values | None:
+        if m == 1:
+            return np.atleast_1d(gradient @ direction / v)
         directions = _Rows(1, leaves)
-        directions.write(0, u)
+        directions.write(0, direction)
         pairs = zip(made, directions.tensors(0), strict=True)
         used = [(g, d) for g, d in pairs if g is not None and g.requires_grad]
         roots, along = zip(*used, strict=True)
-        images = run_engine(roots, along, False, False, weights, True, accumulate_grad=False)
-        claimed = _vector(images, outputs)
-        size = np.abs(v) @ np.abs(claimed) + np.abs(gradient) @ np.abs(u)
-        if not abs(v @ claimed - gradient @ u) <= MODES_AGREE * _UNIT * size:
-            return None
+        images = run_engine(roots, along, True, False, weights, True, accumulate_grad=False)
+        found = _vector(images, outputs)
+        size = np.abs(v) @ np.abs(found) + np.abs(gradient) @ np.abs(direction)
+        is_transpose = abs(v @ found - gradient @ direction) <= MODES_AGREE * _UNIT * size
+        return found if is_transpose else None
+
+    claimed = push(u)
+    if claimed is None:
+        return None
 
     # 3. F at the point once more, with what it saves for its backward; and at x + h u and x - h u
     # for two steps h.
@@ -195,51 +200,72 @@ def _decision(
         result = run(others)
     twin = tuple([result[k] for k in floating])
     saved_before = [t.clone() for t in saved]
-    handed, values = _Rows(1, leaves), _Rows(2 * len(_STEPS), outputs)
-    moved = handed.tensors(0)
-    for k, way in enumerate([way for step in _STEPS for way in (step, -step)]):
-        point = x + way * u
-        handed.write(0, point)
-        result = run(moved)
-        found = [result[k] for k in floating]
-        if len(result) != count or not values.read(k, found):
-            return None
-        if not _same(handed.flat()[0], point):
-            return None
-        if k == 1:  # most mistakes show here, and need no more runs
-            coarse = (values.flat()[0] - values.flat()[1]) / (2 * _STEPS[0])
-            gap, size = np.abs(coarse - claimed), np.abs(coarse) + np.abs(claimed)
-            if (gap > 0.25 * size + 0.01 * size.max()).any():
-                return None
-    table = values.flat()
     # A sum is finite only if all its terms are.
-    if not (math.isfinite(x.sum() + centre.sum() + table.sum()) and _same(_vector(twin), centre)):
+    if not (math.isfinite(x.sum() + centre.sum()) and _same(_vector(twin), centre)):
         return None
-    if _same(centre, centre.astype(np.float32)) and _same(table[0], table[0].astype(np.float32)):
-        return None  # F may be computed in float32
+    in_single = _same(centre, centre.astype(np.float32))
+    handed = _Rows(1, leaves)
+    moved = handed.tensors(0)
 
-    # 4. The slope of every output along u, with an error bar: infinite unless F is plainly smooth.
-    units, jitter = np.full(m, _UNIT), np.zeros(m)
-    differences = DifferenceTable(_STEPS, centre, table[0::2], table[1::2], units, jitter, m)
-    slopes = measured_slopes(differences)
-    measured, bar, still = slopes.low, slopes.bar, slopes.still
-    typical = math.sqrt(measured @ measured / m)
-    if not (np.isfinite(bar).all() and 0 < typical < math.inf):
-        return None
-    del values, table, differences  # of long vectors they are most of the memory
+    def slopes_along(direction: Values, claimed: Values) -> Slopes | None:
+        values = _Rows(2 * len(_STEPS), outputs)
+        for k, way in enumerate([way for step in _STEPS for way in (step, -step)]):
+            point = x + way * direction
+            handed.write(0, point)
+            result = run(moved)
+            found = [result[k] for k in floating]
+            if len(result) != count or not values.read(k, found):
+                return None
+            if not _same(handed.flat()[0], point):
+                return None
+            if k == 1:  # most mistakes show here, and need no more runs
+                coarse = (values.flat()[0] - values.flat()[1]) / (2 * _STEPS[0])
+                gap, size = np.abs(coarse - claimed), np.abs(coarse) + np.abs(claimed)
+                if (gap > 0.25 * size + 0.01 * size.max()).any():
+                    return None
+        table = values.flat()
+        if not math.isfinite(table.sum()):
+            return None
+        if in_single and _same(table[0], table[0].astype(np.float32)):
+            return None  # F may be computed in float32
+        units, jitter = np.full(m, _UNIT), np.zeros(m)
+        differences = DifferenceTable(_STEPS, centre, table[0::2], table[1::2], units, jitter, m)
+        return measured_slopes(differences)
 
-    # 5. The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
-    # error bar of the measured slope and the rounding of the claim, whose terms may cancel along u;
-    # and both must be small beside the slope, for it to be tested.
-    off, slope = np.abs(claimed - measured), np.abs(measured)
-    size = np.maximum(slope, np.abs(claimed))
-    terms = np.where(slope > 0, np.minimum(typical, CANCELS * slope), typical)
-    allowed = bar + rounding_part(_UNIT) * np.maximum(size, terms)
-    tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
-    tested |= still & (claimed == 0)
-    if not (tested & (off <= allowed)).all():
+    # 4. The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
+    # error bar of the measured slope, which is infinite unless F is plainly smooth, and the
+    # rounding of the claim, whose terms may cancel along u; and both must be small beside the
+    # slope, for it to be tested.
+    def untested_rows(claimed: Values, slopes: Slopes) -> tuple[Mask, float] | None:
+        off, slope = np.abs(claimed - slopes.low), np.abs(slopes.low)
+        typical = math.sqrt(slopes.low @ slopes.low / m)
+        size = np.maximum(slope, np.abs(claimed))
+        terms = np.where(slope > 0, np.minimum(typical, CANCELS * slope), typical)
+        allowed = slopes.bar + rounding_part(_UNIT) * np.maximum(size, terms)
+        if not (off <= allowed).all():
+            return None
+        tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
+        tested |= slopes.still & (claimed == 0)
+        parts = np.where(tested, (off + allowed) / np.maximum(size, typical), 0.0)
+        return ~tested, float(np.fmax.reduce(parts))
+
+    slopes = slopes_along(u, claimed)
+    rows = None if slopes is None else untested_rows(claimed, slopes)
+    if slopes is None or rows is None or slopes.still.all():
         return None
-    bound = float(((off + allowed) / np.maximum(size, typical)).max())
+    bar, (untested, bound) = slopes.bar, rows
+    del slopes, rows  # of long vectors they are most of the memory
+
+    # 5. What the terms of a row leave along u may be small by chance: another tangent tests it.
+    if untested.any():
+        other = coordinate_scales(domain, x) * random_entries(seed, Kind.TANGENT, 1, n)
+        image = push(other)
+        slopes = None if image is None else slopes_along(other, image)
+        if image is None or slopes is None or (rows := untested_rows(image, slopes)) is None:
+            return None
+        if (untested & rows[0]).any():
+            return None
+        bar, bound = np.where(untested, slopes.bar, bar), max(bound, rows[1])
 
     # 6. The same cotangent gives the same gradient, to the last bit, on the other run as well, and
     # up to rounding whether it is made to be differentiated or not; a gradient is the same kind of
@@ -309,18 +335,21 @@ def _decision(
         if not _cancel([pull([in_layout(t, stack) for t in probes.tensors(1)]), -gradient], domain):
             return None
 
-    # 8. Columns whose part of the slopes drowns in the error bars are not tested by these. Where
-    # they are claimed to be zero, F has to stand still along them.
-    columns = np.maximum(np.abs(gradient), np.abs(products[-1] + products[-2])) * np.abs(u)
+    # 8. Columns whose part of the slopes drowns in the error bars are not tested by these, and are
+    # asked without the others.
+    columns = np.maximum(np.abs(gradient), np.abs(products[1]))
+    columns = np.maximum(columns, np.abs(products[-1] + products[-2])) * np.abs(u)
     drowned = RESOLUTION * columns <= np.max(np.abs(v) * bar)
     if drowned.any():
-        if columns[drowned].any():
+        part = np.where(drowned, u, 0.0)
+        image = push(part)
+        slopes = None if image is None else slopes_along(part, image)
+        if image is None or slopes is None or untested_rows(image, slopes) is None:
             return None
-        for way in (_STEPS[0], -_STEPS[0]):
-            handed.write(0, np.where(drowned, x + way * u, x))
-            result = run(moved)
-            if not _same(_vector([result[k] for k in floating]), centre):
-                return None
+        still = slopes.still.all() and not image.any()
+        remaining = RESOLUTION * columns[drowned] <= np.max(np.abs(v) * slopes.bar)
+        if remaining.any() and not still:
+            return None
 
     # 9. Undefined cotangents act like zeros: all of them, and those of some outputs beside others.
     def pull_without(missing: frozenset[int]) -> Values:
