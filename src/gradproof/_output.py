@@ -5,28 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradproof._data import files
-from gradproof._data.records import ComparedCall, Report
+from gradproof._data.records import Report
 from gradproof._render import html, json
 
 Named = Sequence[tuple[str, Report]]
 
 
-def json_text(reports: Named, compared: Sequence[ComparedCall] | None = None) -> str:
-    """The reports, and calls that were answered twice, as JSON."""
-    return json.dump_many(reports, compared) + "\n"
-
-
-def save(
-    reports: Named,
-    file: str,
-    option: str,
-    *,
-    form: str = "",
-    compared: Sequence[ComparedCall] | None = None,
-) -> None:
+def save(reports: Named, file: str, option: str, *, form: str = "") -> None:
     """Write them to a file that an option names, in a form or in that of its ending."""
     as_page = (form or format_of(file, option)) == "html"
-    made = html.render_many(reports, compared=compared) if as_page else json_text(reports, compared)
+    made = html.render_many(reports) if as_page else json.dump_many(reports) + "\n"
     files.write(file, made, option)
 
 

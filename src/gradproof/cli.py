@@ -33,7 +33,7 @@ from gradproof._data.records import Verdict
 from gradproof._data.settings import CHECK_NAMES, SEED, new_seed
 from gradproof._data.visible import escape_invisible
 from gradproof._data.watch import observe_runs
-from gradproof._render import json, suite, terminal
+from gradproof._render import json, terminal
 from gradproof._render.progress import CheckProgress, show_progress
 from gradproof._survey import INTERRUPTED_CASE, CaseResult, SurveyReport
 from gradproof.errors import UsageError
@@ -250,13 +250,11 @@ def _run_explain(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # 
     except (OSError, ValueError) as error:  # no text in UTF-8; a name with a NUL
         raise UsageError(f"FILE: cannot read {arguments.file!r}: {error}") from error
     try:
-        reports, compared = json.load_many(text), json.compared_calls_in(text)
+        reports = json.load_many(text)
     except UsageError as error:
         raise UsageError(f"FILE: {arguments.file!r}: {error}") from None
     _print_reports([CaseResult(name, report) for name, report in reports])
-    if compared is not None:
-        Console(highlight=False).print(suite.render(compared), soft_wrap=True)
-    _write_files(arguments, reports, compared)
+    _write_files(arguments, reports)
     return 0
 
 
@@ -276,9 +274,7 @@ def _prepare_files(arguments: argparse.Namespace) -> None:
             files.prepare(file, f"--{name}")
 
 
-def _write_files(
-    arguments: argparse.Namespace, reports: _output.Named, compared: Any = None
-) -> None:
+def _write_files(arguments: argparse.Namespace, reports: _output.Named) -> None:
     for form in ("json", "html"):
         if (file := getattr(arguments, form)) is not None:
-            _output.save(reports, file, f"--{form}", form=form, compared=compared)
+            _output.save(reports, file, f"--{form}", form=form)

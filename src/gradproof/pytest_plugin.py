@@ -17,7 +17,6 @@ import os
 import shlex
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,20 +24,18 @@ import pytest
 from gradproof import _asserts, _output
 from gradproof._asserts import WAYS, assert_derivatives, undecided_line
 from gradproof._data import files, options
-from gradproof._data.records import ComparedCall, GradcheckAnswer, Report, Verdict
+from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import SEED, share_of
-from gradproof._render import json, suite, summary
+from gradproof._render import json, summary
 from gradproof.errors import DerivativeError, UsageError
 
 MARKER = "gradproof(**options): defaults of check_derivatives in this module, class or function"
 
 Checked = dict[str, Any]  # what is kept of one report: strings and numbers only
 
-_IN_PLACE = ("replace", "compare")
 _SEEDS = "gradproof/seeds"  # in pytest's cache: of each test that failed, the seed that showed it
 _RUN = pytest.StashKey["_Run"]()
 _CHECKED = pytest.StashKey[list[Checked]]()
-_COMPARED = pytest.StashKey[list[dict[str, Any]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,9 +60,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--gradproof-gradcheck",
-        choices=_IN_PLACE,
-        help="put gradproof's in the place of torch.autograd.gradcheck and gradgradcheck, or run "
-        "both on every call, let the test see PyTorch's answer, and compare",
+        choices=("replace",),
+        help="put gradproof's in the place of torch.autograd.gradcheck and gradgradcheck",
     )
     parser.addini(
         "gradproof_inconclusive",
@@ -91,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     run = _Run(config)
     config.stash[_RUN] = run
     config.pluginmanager.register(run, "gradproof-run")
-    config.add_cleanup(run.install_faces(config.getoption("gradproof_gradcheck")))
+    config.add_cleanup(_install_faces(run, config.getoption("gradproof_gradcheck") is not None))
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only sends
         config.pluginmanager.register(_Collector(config, file), "gradproof-collector")
 
@@ -166,25 +162,6 @@ class _Run(_asserts.Run):
         finally:
             self._item = None
 
-    def install_faces(self, gradcheck: str | None) -> Callable[[], None]:
-        """Let faces follow this run, and PyTorch's gradcheck become that; returns what ends it."""
-        with ExitStack() as stack:
-            stack.callback(_asserts.set_run, _asserts.set_run(self))
-            if gradcheck is not None:
-                if importlib.util.find_spec("torch") is None:
-                    raise pytest.UsageError("--gradproof-gradcheck: PyTorch is not installed")
-                from gradproof.torch import _suite
-
-                ours = gradcheck == "replace"
-                answer = (
-                    _suite.answer_of_gradproof
-                    if ours
-                    else _suite.comparing_answer(self._add_compared_call)
-                )
-                stack.enter_context(_suite.install_answer(answer))
-            return stack.pop_all().close
-        raise AssertionError  # an ExitStack swallows nothing
-
     def options(self) -> dict[str, Any]:
         """Seed and time: a test that failed is tried with the seed that showed it."""
         given = self._config.getoption("gradproof_seed")
@@ -234,15 +211,19 @@ class _Run(_asserts.Run):
         more = ["--gradproof-gradcheck=replace"] if replaced else []
         return shlex.join(["pytest", node, *more, f"--gradproof-seed={seed}"])
 
-    def _add_compared_call(self, compared: ComparedCall) -> None:
-        if self._item is None:
-            return
-        place = Path(compared.place)
-        folder = self._config.invocation_params.dir
-        if place.is_relative_to(folder):
-            place = place.relative_to(folder)
-        noted = dataclasses.replace(compared, test=self._item.nodeid, place=str(place))
-        self._item.stash.setdefault(_COMPARED, []).append(dataclasses.asdict(noted))
+
+def _install_faces(run: _Run, replaces_gradcheck: bool) -> Callable[[], None]:
+    """Let the asserting faces follow a run, PyTorch's gradcheck too; returns what ends it."""
+    stack = ExitStack()
+    stack.callback(_asserts.set_run, _asserts.set_run(run))
+    if replaces_gradcheck:
+        if importlib.util.find_spec("torch") is None:
+            stack.close()
+            raise pytest.UsageError("--gradproof-gradcheck: PyTorch is not installed")
+        from gradproof.torch._suite import replace_gradcheck
+
+        stack.enter_context(replace_gradcheck())
+    return stack.close
 
 
 @pytest.hookimpl(wrapper=True)
@@ -251,10 +232,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Send along what was checked, and shorten pytest's line on a refuted derivative."""
     report = yield
-    for name, key in (("gradproof", _CHECKED), ("gradproof_compared", _COMPARED)):
-        if kept := item.stash.get(key, []):
-            vars(report)[name] = list(kept)
-            kept.clear()
+    if kept := item.stash.get(_CHECKED, []):
+        vars(report)["gradproof"] = list(kept)
+        kept.clear()
     error = call.excinfo.value if call.excinfo else None
     crash = getattr(report.longrepr, "reprcrash", None)
     if isinstance(error, DerivativeError) and error.report is not None and crash is not None:
@@ -284,10 +264,9 @@ class _Collector:
     """Gathers what all tests checked, in the process that reports to the user."""
 
     def __init__(self, config: pytest.Config, file: str | None) -> None:
-        self._file, self._compares = file, config.getoption("gradproof_gradcheck") == "compare"
+        self._file = file
         self._path = "" if file is None else os.path.abspath(file)  # tests may move elsewhere
         self._checked: list[tuple[str, Checked]] = []
-        self._compared: list[ComparedCall] = []
         self._config, self._seeds = config, _remembered_seeds(config)
 
     def pytest_report_header(self) -> str | None:
@@ -298,9 +277,6 @@ class _Collector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._checked += [(report.nodeid, checked) for checked in _checks_of_test(report)]
-        self._compared += [
-            _compared_call(each) for each in getattr(report, "gradproof_compared", [])
-        ]
         refuted = [each["seed"] for each in _checks_of_test(report) if each["verdict"] == "failed"]
         if report.failed and refuted:
             self._seeds[report.nodeid] = refuted[-1]  # the check at which the test stopped
@@ -314,8 +290,7 @@ class _Collector:
         if self._file is None:
             return
         reports = [(name, json.load(checked["json"])) for name, checked in self._named_checks()]
-        compared = self._compared if self._compares else None
-        _output.save(reports, self._path, "--gradproof-report", compared=compared)
+        _output.save(reports, self._path, "--gradproof-report")
 
     def _named_checks(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""
@@ -327,13 +302,9 @@ class _Collector:
         return named
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._compares:
-            terminalreporter.section("gradcheck: PyTorch and gradproof")
-            terminalreporter.write(suite.render(self._compared))
-        if self._checked:
-            self._write_count(terminalreporter)
-
-    def _write_count(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Write how many derivatives were right, wrong and undecided."""
+        if not self._checked:
+            return
         rows = [(Verdict(c["verdict"]), float(c["resolution"])) for _, c in self._checked]
         bad = any(verdict is Verdict.FAILED for verdict, _ in rows)
         open_ = any(verdict not in (Verdict.PASSED, Verdict.FAILED) for verdict, _ in rows)
@@ -347,8 +318,3 @@ def _remembered_seeds(config: pytest.Config) -> dict[str, int]:
     """Seeds by the tests that failed with them in the last run; none without pytest's cache."""
     cache = getattr(config, "cache", None)
     return {} if cache is None else dict(cache.get(_SEEDS, {}))
-
-
-def _compared_call(kept: Mapping[str, Any]) -> ComparedCall:
-    theirs, ours = GradcheckAnswer(**kept["theirs"]), GradcheckAnswer(**kept["ours"])
-    return ComparedCall(**{**kept, "theirs": theirs, "ours": ours})

@@ -77,44 +77,33 @@ def name_of(sdist: Path) -> str:
     return sdist.name.partition("-")[0]
 
 
-def test_a_published_suite_ends_the_same_with_ours_and_every_call_is_answered_the_same(sdist):
+def test_a_published_suite_ends_the_same_with_ours(sdist):
     as_published = outcomes(sdist)
-    replaced = outcomes(sdist, "--gradproof-gradcheck=replace")
+    report = sdist.parent / "report.json"
+    replaced = outcomes(sdist, "--gradproof-gradcheck=replace", f"--gradproof-report={report}")
     assert replaced.pop("inconclusive", 0) == (flat := FLAT[name_of(sdist)])
     assert replaced["passed"] + flat == as_published["passed"]
     assert replaced.keys() == as_published.keys()
-    report = sdist.parent / "report.json"
-    options = ("--gradproof-gradcheck=compare", f"--gradproof-report={report}")
-    assert outcomes(sdist, *options) == as_published
-    found = json.loads(report.read_text(encoding="utf-8"))
-    compared = found["compared"]
-    assert len(compared) >= CALLS[name_of(sdist)]
-    assert [each for each in compared if not each["same"]] == []
-    assert len(found["reports"]) >= 0.9 * len(compared)
+    checked = json.loads(report.read_text(encoding="utf-8"))["reports"]
+    assert len(checked) >= 0.9 * CALLS[name_of(sdist)]
 
 
 of_entmax = pytest.mark.parametrize("sdist", ["entmax==1.0"], indirect=True)
 
 
 @of_entmax
-def test_a_mistake_that_pytorchs_does_not_see_is_a_difference(sdist):
+def test_a_mistake_that_pytorchs_does_not_see_fails(sdist):
     """The other way round: what stands in their place does check."""
     file = sdist / "entmax" / "activations.py"
     right = file.read_text(encoding="utf-8")
-    report = sdist.parent / "planted.json"
-    options = ("--gradproof-gradcheck=compare", f"--gradproof-report={report}", "-k", "mapping")
     try:
         file.write_text(right.replace("dX = dY * gppr", "dX = dY.mul_(gppr)"), encoding="utf-8")
-        assert outcomes(sdist, *options) == {"passed": 6}
+        theirs = outcomes(sdist, "-k", "mapping")
+        ours = outcomes(sdist, "--gradproof-gradcheck=replace", "-k", "mapping")
     finally:
         file.write_text(right, encoding="utf-8")
-    found = json.loads(report.read_text(encoding="utf-8"))["compared"]
-    wrong, right_ones = (
-        [each for each in found if name in each["test"]] for name in ("Entmax15", "Sparsemax")
-    )
-    answers = [(each["theirs"]["says"], each["ours"]["says"]) for each in wrong]
-    assert answers == [("True", "GradcheckError")] * 3
-    assert all(each["same"] for each in right_ones)
+    assert theirs == {"passed": 6}
+    assert ours == {"passed": 3, "failed": 3}
 
 
 # A training step of a model that attends in four ways and is trained by four losses.

@@ -8,9 +8,8 @@ import pytest
 
 from example_reports import report
 from gradproof import Cause, CheckResult, Verdict
-from gradproof._data.records import ComparedCall, GradcheckAnswer
 from gradproof._data.visible import escape_invisible
-from gradproof._render import suite, summary, text
+from gradproof._render import summary, text
 
 
 @pytest.mark.parametrize(
@@ -48,15 +47,6 @@ def test_a_line_of_many_is_not_set_by_the_coarsest_alone():
     line = summary.tally([(Verdict.PASSED, bar) for bar in (*bars, 2e-2)])
     assert line == "11 derivatives verified to 1e-09, the coarsest to 2e-02"
     assert summary.tally([(Verdict.PASSED, math.nan)]) == "1 derivative verified"
-
-
-def test_what_was_undecided_is_named_in_the_table_of_two_gradchecks():
-    answer = GradcheckAnswer("True", "", 0.1)
-    call = ComparedCall(
-        "test_a", "test_ops.py:7", "gradcheck", "mul", answer, answer, True, True, ""
-    )
-    assert "gradcheck(mul) at test_ops.py:7" in suite.render([call])
-    assert "(undecided)" in suite.render([call])
 
 
 @pytest.mark.parametrize(

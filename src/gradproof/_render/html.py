@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradproof._data.records import ComparedCall, Patch, Report, Verdict
+from gradproof._data.records import Patch, Report, Verdict
 from gradproof._data.visible import visible_in
-from gradproof._render import suite, summary, text
+from gradproof._render import summary, text
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,14 +33,11 @@ def render(report: Report) -> str:
     return render_many([(report.target, report)])
 
 
-def render_many(
-    reports: Sequence[tuple[str, Report]], *, compared: Sequence[ComparedCall] | None = None
-) -> str:
+def render_many(reports: Sequence[tuple[str, Report]]) -> str:
     """Several named reports as one page, the worst first, with a table of them all.
 
     Args:
         reports: name and report of each.
-        compared: calls of gradcheck that were answered twice, shown in a table of their own.
 
     Raises:
         UsageError: the extra `report` is not installed.
@@ -56,12 +53,7 @@ def render_many(
         }
         for name, report in rows[:SECTIONS]
     ]
-    return _template().render(
-        title=_title(rows),
-        rows=rows,
-        sections=sections,
-        compared=None if compared is None else visible_in(tuple(compared)),
-    )
+    return _template().render(title=_title(rows), rows=rows, sections=sections)
 
 
 def require_template_engine() -> None:
@@ -83,10 +75,7 @@ def _template() -> jinja2.Template:
     )
     environment.globals.update(
         bounded=summary.bound_text,
-        counts=suite.counts,
-        different=suite.differing_calls,
         result_line=_result_line,
-        said=suite.answer_text,
     )
     return environment.get_template("report.html.jinja")
 

@@ -19,7 +19,7 @@ from typing import Any
 from cattrs import Converter, transform_error
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from gradproof._data.records import CheckResult, ComparedCall, Report
+from gradproof._data.records import CheckResult, Report
 from gradproof._data.visible import UNSEEN
 from gradproof.errors import UsageError
 
@@ -59,15 +59,10 @@ def load(text: str) -> Report:
     return _report_of(_document_in(text))
 
 
-def dump_many(
-    reports: Sequence[tuple[str, Report]], compared: Sequence[ComparedCall] | None = None
-) -> str:
-    """Named reports, and calls that were answered twice, if any were to be, as a JSON text."""
+def dump_many(reports: Sequence[tuple[str, Report]]) -> str:
+    """Named reports as a JSON text."""
     rows = [{"name": name, "report": _document_of(report)} for name, report in reports]
-    document: dict[str, Any] = {"format_version": VERSION_OF_MANY, "reports": rows}
-    if compared is not None:
-        document["compared"] = _CONVERTER.unstructure(list(compared))
-    return _text_of(document)
+    return _text_of({"format_version": VERSION_OF_MANY, "reports": rows})
 
 
 def load_many(text: str) -> list[tuple[str, Report]]:
@@ -79,15 +74,6 @@ def load_many(text: str) -> list[tuple[str, Report]]:
     _require_version(document, VERSION_OF_MANY)
     rows = _record_of(document["reports"], tuple[Named, ...])
     return [(row.name, _report_of(row.report)) for row in rows]
-
-
-def compared_calls_in(text: str) -> tuple[ComparedCall, ...] | None:
-    """The calls answered twice in a text of `dump_many`, None without; else UsageError."""
-    document = _document_in(text)
-    if not (isinstance(document, dict) and "compared" in document):
-        return None
-    found: tuple[ComparedCall, ...] = _record_of(document["compared"], tuple[ComparedCall, ...])
-    return found
 
 
 def _document_of(report: Report) -> dict[str, Any]:
