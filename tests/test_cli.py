@@ -334,7 +334,6 @@ def test_without_pytorch_and_jax_it_works_by_hand_or_says_so(tmp_path, argv, sta
         (["check", "no_such_module:sin", "float64[2]"], "ModuleNotFoundError"),
         (["check", "no_such_file.py:sin", "float64[2]"], "there is no file 'no_such_file.py'"),
         (["explain", "no.json"], "FILE: cannot read 'no.json'"),
-        (["record", "no.py"], "SCRIPT: there is no file 'no.py'"),
     ],
 )
 def test_wrong_usage_is_told_in_one_sentence(argv, says, capsys):

@@ -45,7 +45,7 @@ def test_a_session_does_what_the_page_shows(session, tmp_path, monkeypatch, caps
             assert line == "..." or is_shown(line, left), f"{line!r} is not in {out}"
 
 
-@pytest.mark.parametrize("command", ["check", "record", "explain"])
+@pytest.mark.parametrize("command", ["check", "explain"])
 def test_every_option_of_the_help_is_on_the_page(command, capsys):
     with pytest.raises(SystemExit):
         cli.main([command, "--help"])

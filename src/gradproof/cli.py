@@ -1,4 +1,4 @@
-"""The command line: `gradproof check`, `gradproof record` and `gradproof explain`.
+"""The command line: `gradproof check` and `gradproof explain`.
 
 Exit status: 0 passed, 1 failed, 2 usage, or the user's code could not be run, 3 inconclusive or
 nothing but skipped checks, 130 interrupted.
@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import dataclasses
 import os
-import runpy
 import shlex
 import sys
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ from gradproof._data.visible import escape_invisible
 from gradproof._data.watch import observe_runs
 from gradproof._render import json, terminal
 from gradproof._render.progress import CheckProgress, show_progress
-from gradproof._survey import INTERRUPTED_CASE, CaseResult, SurveyReport
+from gradproof._survey import CaseResult, SurveyReport
 from gradproof.errors import UsageError
 
 USAGE, INTERRUPTED = 2, 130
@@ -50,12 +49,6 @@ Check the derivative of a function.
 
 TARGET is package.module:name or file.py:name. ARGUMENT is DTYPE[SIZE,...], an array of random
 numbers; x.npy or x.pt, an array in a file; a literal of Python; or a word, which is a string.
-"""
-RECORD = """\
-Run a script of PyTorch, and check every custom derivative that it meets at the inputs that it has.
-
-  gradproof record train.py --html report.html
-  gradproof record train.py -- --steps 1 --small     what follows -- is the script's
 """
 EXPLAIN = "Print reports again that were kept with --json or --gradproof-report."
 STATUS = """\
@@ -74,10 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     given = sys.argv[1:] if argv is None else list(argv)
-    # What follows -- is the script's, whatever it looks like.
-    ours = given.index("--") if given[:1] == ["record"] and "--" in given else len(given)
     try:
-        arguments = _parser().parse_args(given[:ours])
+        arguments = _parser().parse_args(given)
         _prepare_files(arguments)
         status: int = arguments.run(arguments, given)
         return status
@@ -107,18 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument(
         "--html", type=os.path.abspath, metavar="FILE", help="also write a page with pictures"
     )
-    run = _Parser(add_help=False)
-    add = run.add_argument
-    add("--seed", type=int, metavar="N", help="of the arrays and of the probes")
-    add("--budget", type=int, metavar="N", help="calls of a check, function and backward")
-    add("--budget-seconds", type=float, metavar="S", help="time of a check")
-    add("--json", type=os.path.abspath, metavar="FILE", help="also write the reports as JSON")
-    add("--quiet", action="store_true", help="print no report; the exit status tells")
 
     summary = "check the derivative of a function"
-    check = commands.add_parser(
-        "check", parents=[run, page], help=summary, description=CHECK, **form
-    )
+    check = commands.add_parser("check", parents=[page], help=summary, description=CHECK, **form)
     add = check.add_argument
     add("target", metavar="TARGET", help="package.module:name or file.py:name")
     add("arguments", metavar="ARGUMENT", nargs="*", help="such as float64[8,16], 0.5, sum, x.npy")
@@ -135,15 +117,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--atol", type=float, help="absolute tolerance on an entry; excuses, never certifies")
     for claim in CLAIMS:
         add(f"--{claim}", metavar="TARGET", help="a derivative by hand, as of gradproof.check")
+    add("--seed", type=int, metavar="N", help="of the arrays and of the probes")
+    add("--budget", type=int, metavar="N", help="most calls, function and backward")
+    add("--budget-seconds", type=float, metavar="S", help="most time")
+    add("--json", type=os.path.abspath, metavar="FILE", help="also write the report as JSON")
+    add("--quiet", action="store_true", help="print no report; the exit status tells")
     check.set_defaults(run=_run_check, sweep=None, transforms=None)
-
-    summary = "check what a script of PyTorch meets"
-    record = commands.add_parser(
-        "record", parents=[run, page], help=summary, description=RECORD, **form
-    )
-    record.add_argument("script", metavar="SCRIPT", help="a file of Python, run as python does")
-    record.add_argument("--total-seconds", type=float, metavar="S", help="time for all together")
-    record.set_defaults(run=_run_record)
 
     summary = "print a kept report again"
     explain = commands.add_parser(
@@ -198,50 +177,6 @@ def _check_options(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.reference is not None:
         options["reference"] = target_function("--reference", arguments.reference)
     return options
-
-
-def _run_record(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
-    seed = SEED("--seed", arguments.seed)
-    if not Path(arguments.script).is_file():
-        raise UsageError(f"SCRIPT: there is no file {arguments.script!r}")
-    try:
-        from gradproof import torch
-    except ModuleNotFoundError as error:
-        raise UsageError(f"record: {error}") from None
-    before = sys.argv, sys.path[:]
-    sys.argv = [arguments.script, *(argv[argv.index("--") + 1 :] if "--" in argv else [])]
-    sys.path.insert(0, str(Path(arguments.script).resolve().parent))
-    try:
-        with torch.record() as seen, contextlib.redirect_stdout(sys.stderr):
-            runpy.run_path(arguments.script, run_name="__main__")
-    except SystemExit as end:
-        if end.code not in (None, 0):
-            raise UserCodeError(arguments.script, end) from end
-    except Exception as error:  # whatever the script raises
-        raise UserCodeError(arguments.script, error) from error
-    finally:
-        sys.argv, sys.path[:] = before
-    found = seen.check(
-        seed=seed,
-        total_seconds=arguments.total_seconds,
-        budget=arguments.budget,
-        budget_seconds=arguments.budget_seconds,
-    )
-    for each in found.results:
-        if each.error and not arguments.quiet:
-            print(
-                escape_invisible(f"{each.trace}\n{each.name}: {each.error}".lstrip()),
-                file=sys.stderr,
-            )
-    if not arguments.quiet:
-        _print_reports(found.results)
-    _write_files(arguments, list(found.reports.items()))
-    reached = {STATUS_OF[report.verdict] for report in found.reports.values()}
-    if found.errors:
-        interrupted = INTERRUPTED_CASE in found.errors.values()
-        reached.add(INTERRUPTED if interrupted else USAGE)
-    # Interrupted before failed, before what could not run, before undecided.
-    return INTERRUPTED if INTERRUPTED in reached else min(reached - {0}, default=0)
 
 
 def _run_explain(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # noqa: ARG001
