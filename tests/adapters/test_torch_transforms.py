@@ -7,7 +7,6 @@ import torch
 
 import gradproof
 from exhibits.frame import leaf, normal
-from gradproof.errors import UsageError
 
 QUICK = ["functional_vjp", "functional_jvp", "hooks", "checkpointed"]  # "compiled" takes seconds
 
@@ -118,16 +117,6 @@ def test_a_custom_operator_is_checked_under_its_name():
     assert report.target == "gradprooftests::sine"
     assert report.verdict == "passed"
     assert "no forward mode" in report["forward"].summary
-
-
-def test_a_registered_operator_is_checked_by_its_name_alone():
-    for name in ("gradprooftests::sine", "gradprooftests::sine.default"):
-        report = gradproof.check(name, (normal(3),), checks=["backward"], seed=0)
-        assert str(report.verdict) == "passed"
-        assert "gradprooftests::sine" in report.target
-    for name, says in (("gradprooftests::none", "no operator"), ("sine", "expected a function")):
-        with pytest.raises(UsageError, match=f"fn: {says}"):
-            gradproof.check(name, (normal(3),))
 
 
 @pytest.mark.slow  # loads PyTorch's compiler

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from gradproof._data.options import contained_values, short_repr
-from gradproof.errors import UsageError
+from gradproof._data.options import contained_values
 
 # Framework -> the attribute of its top module that names the type of its arrays.
 FRAMEWORKS = {"torch": "Tensor", "jax": "Array"}
@@ -92,19 +90,6 @@ def parts_of(value: Any) -> Iterator[Any]:
     elif isinstance(value, FunctionType):
         yield from closure_values(value)
         yield from (value.__defaults__, value.__kwdefaults__, vars(value))
-
-
-def registered_operator(text: str) -> Any:
-    """The registered operator of a name such as `mylib::op`; UsageError where there is none."""
-    if not re.fullmatch(r"\w+::\w+(\.\w+)?", text):
-        raise UsageError(
-            f"fn: expected a function, or the name of a registered operator, 'mylib::op', "
-            f"got {short_repr(text)}"
-        )
-    try:
-        return importlib.import_module("gradproof.torch._operators").operator(text)
-    except ModuleNotFoundError as missing:
-        raise UsageError(f"fn: {text}: {missing}") from None
 
 
 def hand_written_adapter() -> ModuleType:

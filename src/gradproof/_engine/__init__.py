@@ -45,7 +45,7 @@ def _refuse_options_of_gradcheck(face: Callable[P, Result]) -> Callable[P, Resul
 @guard_face
 @_refuse_options_of_gradcheck
 def check(
-    fn: Callable[..., Any] | ByHand | str,
+    fn: Callable[..., Any] | ByHand,
     inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -72,8 +72,8 @@ def check(
     the Jacobian is wrong if ``|claimed - measured| > error bar + atol + rtol * |measured|``.
 
     Args:
-        fn: a function of arrays that returns an array or a container of arrays; or the name of an
-            operator of torch.library, "mylib::op"; or ``by_hand(fn, vjp=...)``.
+        fn: a function of arrays that returns an array or a container of arrays; or
+            ``by_hand(fn, vjp=...)``.
         inputs: a tuple or list of positional arguments; anything else, also a dict, is the only
             argument. Floating point and complex arrays are differentiated, of PyTorch those that
             require grad, of any shape. Parameters and captured tensors of `fn` are inputs too.
@@ -136,7 +136,7 @@ def check(
 
 
 def compare(
-    fused: Callable[..., Any] | ByHand | str,
+    fused: Callable[..., Any] | ByHand,
     eager: Callable[..., Any] | ByHand,
     inputs: Any,
     kwargs: Mapping[str, Any] | None = None,

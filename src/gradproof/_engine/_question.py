@@ -36,7 +36,7 @@ class Question:
 
     def __init__(
         self,
-        fn: Callable[..., Any] | ByHand | str,
+        fn: Callable[..., Any] | ByHand,
         inputs: Any,
         kwargs: Mapping[str, Any] | None,
         settings: RunSettings,
@@ -47,7 +47,7 @@ class Question:
     ) -> None:
         options.container("inputs", inputs)
         options.container("kwargs", _keyword_arguments(fn, kwargs))
-        self.fn = _adapters.registered_operator(fn) if isinstance(fn, str) else fn
+        self.fn = fn
         by_hand = isinstance(self.fn, ByHand)
         if not (by_hand or callable(self.fn)):
             raise UsageError(f"fn: expected a function, got {options.short_repr(self.fn)}")

@@ -23,7 +23,6 @@ from gradproof._data import options as _options
 from gradproof._data.frames import set_public_module
 from gradproof._data.inputs import name_of
 from gradproof.errors import UsageError
-from gradproof.torch._gradcheck_helpers import as_sparse_gradcheck
 from gradproof.torch._guards import WrongNumberError, as_tuple, refuse_modes
 from gradproof.torch._judge import (
     CHOOSE_EPS,
@@ -39,7 +38,6 @@ from gradproof.torch._record import Seen, record
 __all__ = [
     "GradcheckError",
     "Seen",
-    "as_sparse_gradcheck",
     "gradcheck",
     "gradgradcheck",
     "record",

@@ -19,9 +19,6 @@ from torch import _vmap_internals
 # `torch.export.default_decompositions` leaves out what its core operators are, copies the rest, and
 # so takes a tenth of a second in every process.
 from torch._decomp import decomposition_table as decomposition_table
-
-# What `torch.library.custom_op` returns, to name a user's operator: its class has no public name.
-from torch._library.custom_ops import CustomOpDef as CustomOpDef
 from torch.autograd import forward_ad
 from torch.utils import _pytree
 

@@ -23,7 +23,6 @@ from gradproof.torch._call import Call
 from gradproof.torch._compat import forward_level, legacy_vmap
 from gradproof.torch._graph import batched_result
 from gradproof.torch._graph_contents import has_custom_function, has_library_operator
-from gradproof.torch._operators import is_custom, operator_name
 from gradproof.torch._outputs import Outputs, floating_in
 from gradproof.torch._tensors import private_vector, to_vector
 
@@ -92,22 +91,12 @@ class Forward:
         _load_formulas()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: a function that uses one is not accused of it.
-        operator = is_custom(operator_name(self._call.fn)) and self._tangents_are_lost
-        if operator or has_library_operator(self._roots):
+        if has_library_operator(self._roots):
             raise Unsupported(
                 "an operator of torch.library has no forward mode; PyTorch takes its tangent for "
                 "zero"
             )
         self._is_able = True
-
-    @functools.cached_property
-    def _tangents_are_lost(self) -> bool:
-        """Whether no output has a tangent where every input has one."""
-        tangents = [
-            torch.ones_like(primal) for primal in self._inputs.tensors_at(self._inputs.point)
-        ]
-        with _dual_level():
-            return all(tangent is None for tangent in self._output_tangents(tangents))
 
     def jvp(self, u: Array, missing: frozenset[int] = frozenset()) -> Array:
         """J u; the inputs `missing` are plain tensors instead of having zero tangents."""

@@ -15,9 +15,9 @@ from torch.autograd.function import FunctionCtx
 
 from gradproof._guard import restored
 from gradproof.torch._call import Call
+from gradproof.torch._compat import OpOverload, OpOverloadPacket
 from gradproof.torch._memory import share_memory
 from gradproof.torch._modes import FunctionMode
-from gradproof.torch._operators import is_pytorch_operator
 from gradproof.torch._outputs import floating_in
 
 
@@ -60,12 +60,20 @@ def _recorded_marks() -> Iterator[list[torch.Tensor]]:
         yield marked
 
 
+def _is_pytorch_operator(func: Any) -> bool:
+    """Whether nobody else wrote an operator, who may have detached by mistake."""
+    if isinstance(func, (OpOverload, OpOverloadPacket)):
+        return str(func).startswith("aten.")
+    module = getattr(func, "__module__", None) or "torch"  # builtin ones name none
+    return str(module).partition(".")[0] == "torch"
+
+
 def _mark_operator_results(
     marked: list[torch.Tensor], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Mark what PyTorch's operators return without grad beside what they return with it."""
     result = func(*args, **kwargs)
-    parts = result if isinstance(result, (tuple, list)) and is_pytorch_operator(func) else ()
+    parts = result if isinstance(result, (tuple, list)) and _is_pytorch_operator(func) else ()
     needs = [isinstance(part, torch.Tensor) and part.requires_grad for part in parts]
     if any(needs):
         marked += floating_in([p for p, need in zip(parts, needs, strict=True) if not need])
