@@ -31,9 +31,7 @@ from gradproof._data.by_hand import CLAIMS
 from gradproof._data.records import Verdict
 from gradproof._data.settings import CHECK_NAMES, SEED, new_seed
 from gradproof._data.visible import escape_invisible
-from gradproof._data.watch import observe_runs
 from gradproof._render import json, terminal
-from gradproof._render.progress import CheckProgress, show_progress
 from gradproof._survey import CaseResult, SurveyReport
 from gradproof.errors import UsageError
 
@@ -136,7 +134,6 @@ def _parser() -> argparse.ArgumentParser:
 def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     given = SEED("--seed", arguments.seed)
     seed = new_seed() if given is None else given
-    follow = CheckProgress(arguments.target)
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
         function = target_function("TARGET", arguments.target)
         options = _check_options(arguments)
@@ -148,15 +145,9 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         fn = gradproof.by_hand(function, **claims) if claims else function
         inputs, kwargs = call_arguments(arguments, framework_of_arrays(arguments, function), seed)
         try:
-            with observe_runs(follow), show_progress(follow):
-                report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)
-            status = STATUS_OF[report.verdict]
-        except UsageError:
+            report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)
+        except (UsageError, KeyboardInterrupt):
             raise
-        except KeyboardInterrupt:
-            if follow.partial is None:
-                raise
-            report, status = follow.partial, INTERRUPTED
         except BaseException as error:  # the function refuses these arguments, or ends the process
             raise UserCodeError(arguments.target, error) from error
     # The seed makes the arrays too, so that this line repeats the whole run.
@@ -165,7 +156,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     if not arguments.quiet:
         _print_reports([CaseResult(report.target, report)])
     _write_files(arguments, [(report.target, report)])
-    return status
+    return STATUS_OF[report.verdict]
 
 
 def _check_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-import threading
 
 import pytest
 from rich.console import Console
 
 from example_reports import BACKWARD_FAILED, REPORTS, report
 from gradproof import CheckResult, Report, Verdict
-from gradproof._render import progress, terminal
+from gradproof._render import terminal
 
 
 def printed(shown: Report, **options) -> str:
@@ -59,23 +58,3 @@ def test_names_and_messages_cannot_steer_a_terminal_nor_turn_a_line(said, tmp_pa
 
 def test_brackets_in_a_name_are_no_markup():
     assert "f[red]" in printed(report(CheckResult("backward", Verdict.PASSED, ""), target="f[red]"))
-
-
-class Followed:
-    """Tells when it has been drawn."""
-
-    def __init__(self) -> None:
-        self.seen = threading.Event()
-
-    def renderable(self) -> str:
-        self.seen.set()
-        return "softmax: backward"
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_long_run_shows_how_far_it_is_on_a_terminal_only(terminal, monkeypatch):
-    monkeypatch.setattr(progress, "AFTER", 0.0)
-    screen, followed = io.StringIO(), Followed()
-    with progress.show_progress(followed, Console(file=screen, force_terminal=terminal)):
-        assert followed.seen.wait(10 if terminal else 0.2) is terminal
-    assert ("softmax: backward" in screen.getvalue()) is terminal

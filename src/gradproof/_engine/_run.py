@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 
 from gradproof._checks import conclude_check, requested_checks
-from gradproof._data import watch
 from gradproof._data.checks import Check
 from gradproof._data.exceptions import exception_line, short_line
 from gradproof._data.frames import is_our_mistake, place_of_error
@@ -33,8 +32,7 @@ from gradproof.errors import UsageError
 def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -> Report:
     """Run the checks that the settings ask for, in the order of the table, and report on them.
 
-    The map is closed afterwards, whatever happens. The observer of this context is told of each
-    check, and of what is known so far where the user interrupts.
+    The map is closed afterwards, whatever happens.
 
     Args:
         map_: the function at its point.
@@ -46,20 +44,13 @@ def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -
     """
     started = time.perf_counter()
     map_.counts.limit(settings.budget, settings.budget_seconds)
-    rows = requested_checks(settings)
     results: list[CheckResult] = []
-    observer = watch.current_observer()
     try:
         with np.errstate(all="ignore"):
             measurements = Measurements(map_, settings)
-            for position, row in enumerate(rows, 1):
-                observer.check_started(target, row.name, (position, len(rows)), map_.counts)
+            for row in requested_checks(settings):
                 skipped = _skipped_after_failure(row, results)
                 results.append(skipped or check_result(row, measurements))
-    except KeyboardInterrupt:
-        results += _unfinished_results(rows[len(results) :])
-        observer.run_interrupted(_report(map_, results, started, settings.seed, target))
-        raise
     finally:
         map_.close()
     return _report(map_, results, started, settings.seed, target)
@@ -120,17 +111,6 @@ def _unsupported_result(row: Check, missing: Unsupported, settings: RunSettings)
     if name not in settings.required:
         return CheckResult(name, Verdict.SKIPPED, reason)
     return CheckResult(name, Verdict.FAILED, reason, (Finding(name, reason, "unsupported"),))
-
-
-def _unfinished_results(rows: Sequence[Check]) -> list[CheckResult]:
-    """Results of the checks that an interrupt left: the one that ran, and those after it."""
-    verdicts = [Verdict.INCONCLUSIVE] + [Verdict.SKIPPED] * len(rows)
-    texts = ["interrupted before it was decided"]
-    texts += ["not reached: the run was interrupted"] * len(rows)
-    return [
-        CheckResult(row.name, verdict, text)
-        for row, verdict, text in zip(rows, verdicts, texts, strict=False)
-    ]
 
 
 def _report(

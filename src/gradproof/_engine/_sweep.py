@@ -11,7 +11,7 @@ import numpy as np
 
 from gradproof._adapters.samples import Samples
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check
-from gradproof._data import checks, watch
+from gradproof._data import checks
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import RunSettings
 from gradproof._engine._question import Question
@@ -36,32 +36,24 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
     reports: dict[str, Report] = {}  # by label, of the inputs that the function takes
     notes: list[str] = []
     refused = 0
-    try:
-        for position, case in enumerate(cases, 1):
-            left, limit = settings.budget - calls.total(), settings.budget_seconds
-            if limit is not None:
-                limit -= time.perf_counter() - started
-            if left < 1 or (limit is not None and limit <= 0):
-                notes.append(f"the budget was spent after {position - 1} of {len(cases)} inputs")
-                break
-            budgets: dict[str, Any] = {"budget": min(left, MOST_CALLS), "budget_seconds": limit}
-            there = replace(settings, checks=requested, sweep=False, **budgets)
-            where = (position, len(cases))
-            watch.current_observer().check_started(
-                report.target, f"sweep: {case.label}", where, calls
-            )
-            calls["function"] += 1
-            at_case = _report_at(question, samples.call(case), there, report.target)
-            if at_case is None:
-                refused += 1
-                continue
-            reports[case.label] = at_case
-            calls.update(at_case.calls)
-            if not at_case:
-                break
-    except KeyboardInterrupt:
-        watch.current_observer().run_interrupted(report)
-        raise
+    for position, case in enumerate(cases, 1):
+        left, limit = settings.budget - calls.total(), settings.budget_seconds
+        if limit is not None:
+            limit -= time.perf_counter() - started
+        if left < 1 or (limit is not None and limit <= 0):
+            notes.append(f"the budget was spent after {position - 1} of {len(cases)} inputs")
+            break
+        budgets: dict[str, Any] = {"budget": min(left, MOST_CALLS), "budget_seconds": limit}
+        there = replace(settings, checks=requested, sweep=False, **budgets)
+        calls["function"] += 1
+        at_case = _report_at(question, samples.call(case), there, report.target)
+        if at_case is None:
+            refused += 1
+            continue
+        reports[case.label] = at_case
+        calls.update(at_case.calls)
+        if not at_case:
+            break
     if refused:
         notes.append(f"{refused} inputs were none that the function takes")
     seconds = time.perf_counter() - started
@@ -86,8 +78,7 @@ def _report_at(
                 return None
     except Exception:  # whatever the function raises for inputs that it does not take
         return None
-    with watch.observe_runs(watch.Observer()):
-        return run_checks(map_, settings.with_precision(map_.resolution), target=target)
+    return run_checks(map_, settings.with_precision(map_.resolution), target=target)
 
 
 def _sweep_result(reports: dict[str, Report], notes: list[str]) -> CheckResult:
