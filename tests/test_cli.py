@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +16,6 @@ import torch
 import gradproof
 from example_reports import REPORTS
 from gradproof import cli
-from gradproof.errors import UsageError
 from user_files import WRONG_SINE
 
 LAYER_NORM = ["check", "torch.nn.functional:layer_norm", "float64[8,16]", "[16]"]
@@ -417,33 +414,3 @@ def test_what_is_no_report_is_refused_in_one_sentence(tmp_path, capsys, content)
     assert out == ""
     assert err.startswith("gradproof: FILE: ")
     assert err.count("\n") == 1
-
-
-# A file that was there stays whole until the new one is.
-
-
-@pytest.mark.parametrize("error", [OSError("No space left on device"), KeyboardInterrupt()])
-def test_where_writing_ends_early_the_old_file_is_whole(tmp_path, monkeypatch, error):
-    file = tmp_path / "report.json"
-    file.write_text("the old one")
-
-    def full(_: int) -> None:
-        raise error
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises((UsageError, KeyboardInterrupt)):
-        REPORTS["passed"].save(file)
-    assert file.read_text() == "the old one"
-    assert os.listdir(tmp_path) == ["report.json"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
-def test_a_link_and_the_mode_of_a_file_stay(tmp_path):
-    file, link = tmp_path / "real.json", tmp_path / "link.json"
-    file.write_text("old")
-    file.chmod(0o640)
-    link.symlink_to(file)
-    REPORTS["passed"].save(link)
-    assert link.is_symlink()
-    assert json.loads(file.read_text())["target"]
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640

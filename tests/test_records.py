@@ -112,16 +112,6 @@ def test_a_check_that_a_report_lacks_is_told_with_those_it_has():
     assert isinstance(caught.value, UsageError)
 
 
-@pytest.mark.parametrize(("old", "new"), [("hygiene", "side_effects"), ("layout", "memory_layout")])
-def test_an_old_name_of_a_check_is_refused_with_the_new_one(old, new):
-    said = f"{old!r}, which is called {new!r} now"
-    with pytest.raises(UsageError, match=f"^checks: unknown {said}$"):
-        gradproof.check(gradproof.by_hand(scaled, vjp=gradient), X, checks=["backward", old])
-    with pytest.raises(KeyError, match=f"^checks: this report has no {said}$"):
-        report_of_a_failure()[old]
-    assert new in [result.name for result in report_of_a_failure()]
-
-
 def test_a_report_is_a_sequence_of_its_checks():
     report = report_of_a_failure()
     assert list(report) == list(report.checks)

@@ -10,16 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-# Name of a check in earlier versions -> its name now. `checks=` refuses the old one with the new.
-RENAMED = {
-    "hygiene": "side_effects",
-    "traits": "grad_metadata",
-    "adjoint": "forward_vs_backward",
-    "undefined": "missing_grad_output",
-    "layout": "memory_layout",
-    "state": "second_point",
-}
-
 LAST = math.inf  # rank of a check that tells no more of a mistake than the others
 
 

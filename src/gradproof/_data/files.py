@@ -1,11 +1,9 @@
-"""Files that are written whole, or left as they were."""
+"""Files that reports are written to: their folders, and the form that a name asks for."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,41 +20,15 @@ def _errors_with_option(path: str | os.PathLike[str], option: str) -> Iterator[N
 
 
 def write(path: str | os.PathLike[str], text: str, option: str) -> None:
-    """Put a text, as UTF-8, in the place of a file.
-
-    It is written to a new file beside it, which is then renamed: where that fails, and where
-    somebody reads meanwhile, the old file is there, whole. A link stays a link; what is no file
-    of a disk (`/dev/stdout`, a pipe) is written to as it is. UsageError where it cannot be written;
-    the sentence begins with the option.
-    """
+    """Write a text to a file, as UTF-8. UsageError, which begins with the option, where not."""
     with _errors_with_option(path, option):
-        _write(Path(os.path.realpath(path)), text)
-
-
-def _write(place: Path, text: str) -> None:
-    data = text.encode("utf-8")
-    if place.exists() and not place.is_file():
-        place.write_bytes(data)
-        return
-    beside = place.with_name(f".{place.name[:200]}.{secrets.token_hex(4)}")
-    try:
-        with beside.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if place.exists():
-            beside.chmod(stat.S_IMODE(place.stat().st_mode))
-        beside.replace(place)
-    except BaseException:  # an interrupt too leaves nothing behind
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
 
 
 def prepare(path: str | os.PathLike[str], option: str) -> None:
     """Make the folder that a file is to be in. UsageError where no file can be written there."""
     with _errors_with_option(path, option):
-        place = Path(os.path.realpath(path))
+        place = Path(path)
         if place.is_dir():
             raise IsADirectoryError("it is a folder")
         place.parent.mkdir(parents=True, exist_ok=True)

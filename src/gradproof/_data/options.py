@@ -21,7 +21,6 @@ Kind = Callable[[str, Any], Any]
 DEEPEST = 100  # containers in containers; what frameworks take apart by recursion ends near 300
 LETTERS = 60  # of a value in a message
 BITS = 128  # of an integer that is written out
-NOTHING_RENAMED: Mapping[str, str] = {}
 
 
 class _Short(reprlib.Repr):
@@ -131,25 +130,21 @@ def choice_kind(known: Collection[str]) -> Kind:
     return kind
 
 
-def names_among(known: Collection[str], renamed: Mapping[str, str] = NOTHING_RENAMED) -> Kind:
-    """Several of the known names. An old name is refused with the new one."""
+def names_among(known: Collection[str]) -> Kind:
+    """Several of the known names."""
 
     def kind(name: str, value: Any) -> tuple[str, ...]:
         found = strings(name, value)
         for one in found:
             if one not in known:
-                raise UsageError(f"{name}: unknown {unknown_name_message(one, known, renamed)}")
+                raise UsageError(f"{name}: unknown {unknown_name_message(one, known)}")
         return found
 
     return kind
 
 
-def unknown_name_message(
-    name: str, known: Collection[str], renamed: Mapping[str, str] = NOTHING_RENAMED
-) -> str:
-    """The name that is unknown, with its new name, or the nearest of those known and all."""
-    if name in renamed:
-        return f"{short_repr(name)}, which is called {renamed[name]!r} now"
+def unknown_name_message(name: str, known: Collection[str]) -> str:
+    """The name that is unknown, with the nearest of those known, and all of them."""
     close = difflib.get_close_matches(name[:LETTERS], known, 1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
     return f"{short_repr(name)}{meant}; choose from {', '.join(known)}"

@@ -325,7 +325,7 @@ class Report:
             if result.name == check:
                 return result
         names = [result.name for result in self.checks]
-        known = unknown_name_message(str(check), names, checks.RENAMED)
+        known = unknown_name_message(str(check), names)
         raise UnknownNameError(f"checks: this report has no {known}")
 
     def __iter__(self) -> Iterator[CheckResult]:
@@ -361,7 +361,7 @@ class Report:
                 pictures, which needs the extra `report`).
 
         Returns:
-            The path. An existing file is replaced when the new one is complete.
+            The path.
 
         Raises:
             UsageError: another ending, a file that cannot be written, or a missing package.

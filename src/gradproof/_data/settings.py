@@ -31,7 +31,7 @@ SEED = options.kind_or_none(options.integer_kind(0, 2**64, "0 <= seed < 2**64"))
 
 # Keyword of `check` -> what it may be.
 _KINDS: dict[str, options.Kind] = {
-    "checks": options.names_among(CHECK_NAMES, checks.RENAMED),
+    "checks": options.names_among(CHECK_NAMES),
     "order": options.integer_kind(1, 4, "1, 2 or 3"),
     "transforms": _transforms,
     "sweep": options.boolean,

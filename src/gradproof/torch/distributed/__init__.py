@@ -12,7 +12,6 @@ from contextlib import closing
 from typing import Any
 
 from gradproof._data import options
-from gradproof._data.checks import RENAMED
 from gradproof._data.exceptions import exception_line
 from gradproof._data.inputs import input_selection, name_of, split_arguments
 from gradproof._data.records import Report
@@ -99,7 +98,7 @@ def check(
     given |= {"budget": budget, "budget_seconds": patience}
 
     def parsed() -> tuple[Local, RunSettings]:
-        options.names_among(CHECKS, RENAMED)("checks", checks)
+        options.names_among(CHECKS)("checks", checks)
         settings = run_settings(**given)
         arguments, keywords = split_arguments(fn, inputs, kwargs or {})
         placing = Placing(placements or {}, ranks.rank)
