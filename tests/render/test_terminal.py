@@ -53,7 +53,7 @@ def test_names_and_messages_cannot_steer_a_terminal_nor_turn_a_line(said, tmp_pa
     stored = found.save(tmp_path / "report.json").read_text("utf-8")
     for form in (str(found), found.details(), found._repr_html_(), printed(found), stored):
         assert not set(form) & set("\x1b\x07\x9d\x9c\r\u202e\u2066\u2069")
-        assert re.search(r"\\[uxr]", form)
+        assert said == "\r" or re.search(r"\\[ux]", form)  # a return is a space
 
 
 def test_brackets_in_a_name_are_no_markup():

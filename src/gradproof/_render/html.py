@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradproof._data.records import Patch, Report, Verdict
-from gradproof._data.visible import visible_in
+from gradproof._data.visible import escape_invisible
 from gradproof._render import summary, text
 from gradproof.errors import UsageError
 
@@ -43,7 +43,7 @@ def render_many(reports: Sequence[tuple[str, Report]]) -> str:
         UsageError: the extra `report` is not installed.
     """
     require_template_engine()
-    rows = sorted(visible_in(tuple(reports)), key=lambda row: WORST_FIRST.index(row[1].verdict))
+    rows = sorted(reports, key=lambda row: WORST_FIRST.index(row[1].verdict))
     sections = [
         {
             "name": name,
@@ -72,6 +72,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=lambda value: escape_invisible(value) if type(value) is str else value,
     )
     environment.globals.update(
         bounded=summary.bound_text,

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradproof._data.records import Report, Verdict
-from gradproof._data.visible import visible_in
+from gradproof._data.visible import escape_invisible
 from gradproof._render import summary, text
 from gradproof._render._spans import WIDTH, line_width
 
@@ -64,7 +64,7 @@ def table_of_reports(rows: Sequence[Row]) -> RenderableType:
     grid.add_column("calls", justify="right", no_wrap=True)
     grid.add_column("s", justify="right", no_wrap=True)
     grid.add_column("what", overflow="fold")
-    for name, report, reason in visible_in(tuple(rows)):
+    for name, report, reason in rows:
         grid.add_row(*_cells(name, report, reason))
     reports = [report for _, report, _ in rows if report is not None]
     line = summary.tally((report.verdict, summary.resolution(report)) for report in reports)
@@ -74,15 +74,18 @@ def table_of_reports(rows: Sequence[Row]) -> RenderableType:
 
 
 def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType]:
+    shown_name = Text(escape_invisible(name))  # brackets in it are no markup
     if report is None:
-        return [Text("error", STYLES["failed"]), Text(name), "", "", "", Text(reason)]
+        error = Text("error", STYLES["failed"])
+        return [error, shown_name, "", "", "", Text(escape_invisible(reason))]
     word = report.verdict.value
-    what = summary.unverified_text(report)
+    passed = report.verdict is Verdict.PASSED
+    what = summary.unverified_text(report) if passed else summary.deciding_text(report)
     return [
         Text(word.upper() if word == "failed" else word, STYLES[word]),
-        Text(name),  # brackets in it are no markup
+        shown_name,
         summary.bound_text(summary.resolution(report)),
         f"{summary.count_of_calls(report):,}",
         f"{report.seconds:.1f}",
-        Text(what if report.verdict is Verdict.PASSED else summary.deciding_text(report)),
+        Text(escape_invisible(what)),
     ]

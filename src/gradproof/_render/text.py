@@ -11,7 +11,7 @@ import html
 from collections.abc import Iterator, Sequence
 
 from gradproof._data.records import CheckResult, Report, Verdict
-from gradproof._data.visible import visible_in
+from gradproof._data.visible import escape_invisible
 from gradproof._render import summary
 from gradproof._render._details import BRIEF, FULL, USUAL, Amount, Details
 from gradproof._render._spans import (
@@ -41,8 +41,17 @@ def details(report: Report) -> str:
 
 
 def lines(report: Report, *, full: bool = False) -> list[Line]:
-    """The lines of the report, as spans; in full, or as much detail as fits."""
-    report = visible_in(report)
+    """The lines of the report, as spans without invisible characters.
+
+    They are all there is in full, else as much detail as fits.
+    """
+    return [
+        tuple(Span(escape_invisible(span.text), span.role) for span in line)
+        for line in _unescaped_lines(report, full=full)
+    ]
+
+
+def _unescaped_lines(report: Report, *, full: bool) -> list[Line]:
     if report.verdict is Verdict.PASSED and not full:
         return _lines_of_pass(report)
     # What failed comes before what is open. What passed has a line only where all did.
