@@ -149,7 +149,7 @@ FORMULAS = (
         (
             (" * (1 - y)", "", ("factor",)),
             ("(1 - y)", "(1 - y * y)", ("factor",)),
-            ("(1 - y)", "(1 + y)", ("factor",)),
+            ("(1 - y)", "(1 + y)", ("factor", "missing term")),  # the gap is 2 g y**2
             ("y * (1 - y)", "a * (1 - a)", ()),
             ("g * y", "g", FACTOR),
         ),

@@ -190,22 +190,6 @@ def half_used_case() -> WrongJacobian:
     return case_of(measured, claimed, ((12,), ()), (12,), point=np.append(X, 0.7))
 
 
-def scaled_rows_case() -> WrongJacobian:
-    """A normalisation of rows without its 1 / sigma."""
-    row = np.eye(4) - 0.25
-    sigma = np.array([0.4, 1.7, 2.2])
-    measured = np.kron(np.diag(1 / sigma), row)
-    return case_of(measured, np.kron(np.eye(3), row), ((3, 4),), (3, 4), point=X)
-
-
-def wrong_operand_case() -> WrongJacobian:
-    """x * w, whose backward gives x its own value."""
-    w = np.cos(np.arange(12.0))
-    measured = np.hstack([np.diag(w), np.diag(X)])
-    claimed = np.hstack([np.diag(X), np.diag(X)])
-    return case_of(measured, claimed, ((12,), (12,)), (12,), point=np.append(X, w))
-
-
 def in_float32() -> WrongJacobian:
     measured = dense()
     case = case_of(measured, measured.astype(np.float32).astype(float), ((12,),), (12,))
@@ -271,18 +255,10 @@ TABLE: dict[str, tuple[str, Callable[[], WrongJacobian], str]] = {
         lambda: of_values(np.ones_like(X), np.zeros_like(X), np.round(X)),
         "entries of x that have no effect",
     ),
-    "a factor for each row": ("factor", scaled_rows_case, "each slice of x along axis 1 has a"),
-    "a factor for each output": ("factor", lambda: rows(lambda m: X[:, None] * m), "of y has a"),
-    "wrong operand": ("factor", wrong_operand_case, "x stands where w belongs"),
     "sigmoid without 1 - y": (
         "factor",
         lambda: of_values(sigmoid(X), sigmoid(X) * (1 - sigmoid(X)), sigmoid(X)),
         "a factor equal to (1 - sigmoid(x)) is missing",
-    ),
-    "tanh of the input": (
-        "factor",
-        lambda: of_values(1 - X**2, 1 - np.tanh(X) ** 2, np.tanh(X)),
-        "(1 - x**2) stands where (1 - tanh(x)**2) belongs",
     ),
     "elementwise term": (
         "missing term",

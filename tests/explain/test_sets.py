@@ -40,18 +40,6 @@ def read_slot(words: str, space: Space) -> tuple[str, np.ndarray]:
         number = int(count.replace(",", ""))
         lines[slice(number) if which == "first" else slice(-number, None)] = True
         return name, mask
-    if found := re.match(r"the entries of ([a-z]+) (.*) the diagonal$", words):
-        mask = np.ones(slots[found[1]].shape, dtype=bool)
-        i, j = np.indices(mask.shape[-2:])
-        shape = {
-            "on": i == j,
-            "off": i != j,
-            "above": i < j,
-            "below": i > j,
-            "on and above": i <= j,
-            "on and below": i >= j,
-        }[found[2]]
-        return found[1], mask & shape
     name = words.split("[")[0].split(".")[0]
     mask = np.zeros(slots[name].shape, dtype=bool)
     target = mask.reshape(-1) if ".ravel()" in words else mask
@@ -87,8 +75,7 @@ def read(words: str, space: Space) -> dict[str, np.ndarray]:
         ((8, 8), np.s_[2:4, 3:7], "x[2:4, 3:7]"),
         ((5, 6), np.s_[4, 5], "x[4, 5]"),
         ((9,), [1, 8], "x[1] and x[8]"),
-        ((4, 4), np.triu_indices(4, 1), "the entries of x above the diagonal"),
-        ((3, 4, 4), (slice(None), *np.diag_indices(4)), "the entries of x on the diagonal"),
+        ((4, 4), np.triu_indices(4, 1), ""),
         ((), (), "x"),
         ((5,), np.s_[:], "all of x"),
     ],

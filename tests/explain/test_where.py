@@ -64,8 +64,7 @@ DIAGONAL = np.eye(N, dtype=bool)
             None,
             "the last 3 of 12 entries of y with respect to x[::2]",
         ),
-        (DIAGONAL, None, "on the diagonal of the Jacobian"),
-        (np.triu(mask(np.s_[:, :]), 1), None, "above the diagonal of the Jacobian"),
+        (DIAGONAL, None, ""),
         (DIAGONAL, DIAGONAL, "wherever the derivative is not zero"),
         (DIAGONAL & mask(np.s_[:, :4]), DIAGONAL, "the first 4 of 12 entries of x"),
     ],
@@ -111,7 +110,7 @@ def test_what_is_said_to_be_wrong_is_wrong_and_nothing_else_is(wrong, live, poin
         assert (wrong == (live & rows[:, None])).all()
     elif " with respect to " in words:
         assert (wrong == (live & rows[:, None] & columns[None, :])).all()
-    elif "only inside" not in words and words and "Jacobian" not in words:
+    elif "only inside" not in words and words:
         by_row = (wrong == (live & rows[:, None])).all()
         by_column = (wrong == (live & columns[None, :])).all()
         assert by_column if "x" in words else by_row

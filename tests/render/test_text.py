@@ -157,7 +157,6 @@ def _failing(name="backward", where="", *others):
         ("forward", "x[2]", ("backward",), "backward mode is right here"),
         ("backward", "the last 3 of 67 rows of x", (), "at the ends: a loop, a mask"),
         ("backward", "only where x < 0", (), "in the branch that these values take"),
-        ("backward", "above the diagonal of the Jacobian", (), "a causal mask"),
         ("linearity", "", (), "call the backward twice by hand"),
         ("third_order", "", (), "differentiate the backward's formula"),
     ],

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from gradproof._data.records import Finding, Kink, Statistic, Verdict
-from gradproof._data.space import Indices, Mask, Space, Values
+from gradproof._data.space import Indices, Mask, Values
 
 
 @dataclass(frozen=True)
@@ -31,28 +31,6 @@ class MeasuredBlock:
     allowed: Values
     wrong: Mask
     whole: bool
-
-
-@dataclass(frozen=True)
-class ProductBlock:
-    """Products in few bits beside exact ones: the evidence for places and causes.
-
-    Attributes:
-        space: of the products.
-        claimed, exact: for every probe, (V, N).
-        errors: honest error of each entry, one array per slot of the space.
-        wrong: positions of the wrong arrays.
-        unit: unit round-off of the arithmetic.
-        entries: single entries of the Jacobian, where it is small; else None.
-    """
-
-    space: Space
-    claimed: Values
-    exact: Values
-    errors: tuple[Values, ...]
-    wrong: tuple[int, ...]
-    unit: float
-    entries: MeasuredBlock | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +58,7 @@ class PointResult:
     kinks: tuple[Kink, ...] = ()
     notes: tuple[str, ...] = ()
     flat: bool = False
-    block: MeasuredBlock | ProductBlock | None = None
+    block: MeasuredBlock | None = None
     statistics: tuple[Statistic, ...] = ()
     reference: str = ""
 

@@ -20,7 +20,7 @@ ENOUGH = 4
 
 @dataclass(frozen=True)
 class WrongJacobian:
-    """Entries of a wrong Jacobian, (r, k), or products with one.
+    """Entries of a wrong Jacobian, (r, k).
 
     Attributes:
         claimed, measured: the two derivatives; measured ones are finite.
@@ -31,8 +31,6 @@ class WrongJacobian:
         point, value: of every input and of every output.
         whole: whether rows are all outputs.
         is_forward: whether forward mode claims it, column by column.
-        sharpness: of products, relative error of a ratio that is common to many entries, whose
-            errors are independent; 0.0 of entries, of which the sharpest decides.
     """
 
     claimed: Values
@@ -47,7 +45,6 @@ class WrongJacobian:
     value: Values
     whole: bool
     is_forward: bool = False
-    sharpness: float = 0.0
 
     @property
     def has_all_columns(self) -> bool:
@@ -160,14 +157,12 @@ class Match:
         message: what was done, as a sentence without a full stop.
         evidence: the numbers behind it.
         weight: how much of the wrong entries is explained, or how far the evidence goes, to 1.
-        change: what makes the claimed block of the measured one, where it is known.
     """
 
     name: str
     message: str
     evidence: str = ""
     weight: float = 1.0
-    change: Change | None = None
 
 
 def is_fit(claimed: Values, predicted: Values, allowed: Values, more: Values) -> bool:

@@ -39,8 +39,6 @@ ADVICE = {
     "tangent ignored": "the rule returns what it has saved: multiply by the tangent",
     "lower precision": "look for casts, as .float(), for buffers and constants in fewer bits, and "
     "for autocast",
-    "inexact": "if it is meant so, as where a solver chooses its steps, pass that rtol; else let "
-    "the iteration run to its end, or tighten its tolerance",
     "stale": "keep what the backward needs with the call itself, in ctx or the residuals, and not "
     "in a module, a global or a workspace; shapes, identities and addresses are no key for it, "
     "since they come again with other numbers",

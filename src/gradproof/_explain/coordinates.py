@@ -6,8 +6,6 @@ usual ones fits there is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from gradproof._data.space import Indices, Mask, Slot, Space
@@ -64,7 +62,7 @@ def _words_of_entries(chosen: Mask, slot: Slot, position: int) -> str:
     if slot.entries is not None or not slot.shape:
         return ""
     mask = chosen.reshape(slot.shape)
-    return _words_of_box(mask, slot.name) or _words_of_triangle(mask, slot.name)
+    return _words_of_box(mask, slot.name)
 
 
 def _name_of_entry(entry: int, slot: Slot, position: int) -> str:
@@ -111,24 +109,3 @@ def _words_of_box(mask: Mask, name: str) -> str:
         which, noun = "first" if start == 0 else "last", "rows" if mask.ndim > 1 else "entries"
         return f"the {which} {count:,} of {size:,} {noun} of {name}"
     return f"{name}[{', '.join(map(_slice_text, lines, mask.shape))}]"
-
-
-def parts_of_matrix(rows: int, columns: int) -> Iterator[tuple[str, Mask]]:
-    """Parts of a matrix, and how they are called."""
-    gap = np.arange(columns)[None, :] - np.arange(rows)[:, None]
-    yield "on the diagonal", gap == 0
-    yield "off the diagonal", gap != 0
-    yield "above the diagonal", gap > 0
-    yield "below the diagonal", gap < 0
-    yield "on and above the diagonal", gap >= 0
-    yield "on and below the diagonal", gap <= 0
-
-
-def _words_of_triangle(mask: Mask, name: str) -> str:
-    """A part of every matrix that the last two axes make."""
-    if mask.ndim < 2 or min(mask.shape[-2:]) < 2:
-        return ""
-    for words, part in parts_of_matrix(*mask.shape[-2:]):
-        if (mask == part).all():
-            return f"the entries of {name} {words}"
-    return ""

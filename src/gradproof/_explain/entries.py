@@ -19,8 +19,6 @@ from gradproof._explain.expressions import other_factor, other_term
 from gradproof._explain.factors import (
     common_factor,
     conjugated_parts,
-    factor_of_slices,
-    inexact_entries,
     lower_precision,
     missing_mask,
     zero_entries,
@@ -59,35 +57,18 @@ _OF_BLOCK: tuple[Recogniser, ...] = (
     symmetric_input,
     missing_term,
 )
-# Asked where no other matches: they have the most ways to fit.
-_LAST: tuple[Recogniser, ...] = (factor_of_slices, other_term)
-# Of products in few bits: single entries say too little for the others.
-OF_PRODUCTS: tuple[Recogniser, ...] = (
-    zero_entries,
-    lower_precision,
-    common_factor,
-    transposed_gradient,
-    conjugated_parts,
-    other_factor,
-    missing_term,
-)
+# Asked where no other matches: it has the most ways to fit.
+_LAST = other_term
 
 
 def causes_of_entries(case: WrongJacobian) -> tuple[Cause, ...]:
-    """Causes of a wrong Jacobian, the likeliest first; () where nothing fits.
-
-    "inexact" is said where nothing else can be.
-    """
+    """Causes of a wrong Jacobian, the likeliest first; () where nothing fits."""
     if not (case.wrong.any() and np.isfinite(case.claimed[case.wrong]).all()):
         return ()
     case = _case_with_fewer_rows(case)
-    blocks = list(case.blocks())
     swapped = swapped_inputs(case)
     found = [_cause_of_matches([swapped], swapped.weight)] if swapped else []
-    found += _causes_of_blocks(case, blocks)
-    if not found and (match := inexact_entries(case)):
-        found = [_cause_of_matches([match], match.weight)]
-    return ranked_causes(found)
+    return ranked_causes([*found, *_causes_of_blocks(case, list(case.blocks()))])
 
 
 def _case_with_fewer_rows(case: WrongJacobian) -> WrongJacobian:
@@ -111,9 +92,9 @@ def _causes_of_blocks(case: WrongJacobian, blocks: list[InputBlock]) -> Iterator
     """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
     found: dict[str, dict[int, Match]] = {}
     for block in blocks:
-        for recogniser in (*_OF_BLOCK, *_LAST):
+        for recogniser in (*_OF_BLOCK, _LAST):
             is_known = any(block.position in matches for matches in found.values())
-            if recogniser in _LAST and is_known:
+            if recogniser is _LAST and is_known:
                 break
             if match := recogniser(block):
                 found.setdefault(match.name, {}).setdefault(block.position, match)

@@ -7,7 +7,6 @@ user's function, and no verdict and no finding is changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,15 +15,14 @@ from gradproof._checks.linearity import NotLinear
 from gradproof._data import checks
 from gradproof._data.evidence import EvidenceElsewhere
 from gradproof._data.records import Cause, CheckResult, Finding, Patch, Verdict
-from gradproof._data.results import MeasuredBlock, ProductBlock, count_of
+from gradproof._data.results import MeasuredBlock, count_of
 from gradproof._data.space import Indices, Space, Values
 from gradproof._explain.case import WrongJacobian
 from gradproof._explain.causes import ADVICE, named_cause, ranked_causes
 from gradproof._explain.entries import causes_of_entries
-from gradproof._explain.factors import CLOSE, accepting_text, coarser_formats, rounded_up
+from gradproof._explain.factors import coarser_formats
 from gradproof._explain.orders import is_symmetric
 from gradproof._explain.place import place_of
-from gradproof._explain.products import explanation_of_products
 
 _WIDE = 0.05  # of an entry: an error bar that is an interval of slopes
 _SIDE = 12  # rows and columns of a patch at most
@@ -33,10 +31,6 @@ _SECOND_ORDER = ("second_order", "third_order", "forward_over_reverse")
 _FEWER = (
     "only a part of the Jacobian was measured, and it shows no cause: check fewer inputs to see "
     "the cause"
-)
-_FEW_BITS = (
-    "sums over all entries show that it is wrong, and no cause: check fewer inputs and outputs to "
-    "see the cause"
 )
 
 # Kind of a finding -> the cause that it is, and its message.
@@ -76,19 +70,12 @@ def explain_result(
         cause = named_cause("not a number", message, count_of(missing, "finding", "findings"))
         found = replace(found, causes=(cause,))
     with np.errstate(all="ignore"):
-        if isinstance(evidence, ProductBlock):
-            known = point if evidence.space == domain else np.zeros(evidence.space.size)
-            where, causes = explanation_of_products(evidence, known, codomain, value)
-            found = replace(found, where=where, causes=found.causes or causes)
-            evidence = evidence.entries if not causes else None
-            if not found.causes and evidence is None:
-                found = replace(found, notes=(*found.notes, _FEW_BITS))
         if isinstance(evidence, MeasuredBlock):
             case = case_of(evidence, domain, codomain, point, value)
             found = _result_with_place_and_causes(found, evidence, case)
     if is_missing:
         return found
-    causes = (*_causes_of_kinds(result), *_causes_of_linearity(evidence, result.findings, domain))
+    causes = (*_causes_of_kinds(result), *_causes_of_linearity(evidence, domain))
     return replace(found, causes=ranked_causes((*causes, *found.causes)))
 
 
@@ -116,32 +103,20 @@ def _causes_of_kinds(result: CheckResult) -> list[Cause]:
     ]
 
 
-def _causes_of_linearity(
-    evidence: object, findings: Sequence[Finding], space: Space
-) -> tuple[Cause, ...]:
-    """That a rule returns the same whatever it is given, or that it is a little off by design.
-
-    An adaptive solver chooses its steps by the cotangent, and is linear to its tolerance.
-    """
+def _causes_of_linearity(evidence: object, space: Space) -> tuple[Cause, ...]:
+    """That a rule returns the same whatever it is given, or rounds it to fewer bits."""
     if not isinstance(evidence, NotLinear):
         return ()
-    if not evidence.is_ignored:
-        unit = min((slot.grain.unit for slot in space.slots), default=1.0)
-        # Probes have 11 bits: what only moves them has few bits, too, and went through nothing.
-        if list(coarser_formats(evidence.product, unit)) == ["float32"]:
-            message = f"the {'tangent' if evidence.is_forward else 'gradient'} went through float32"
-            return (named_cause("lower precision", message, "all its numbers have 24 bits"),)
-        part = max((each.gap / max(abs(each.measured), 1e-300) for each in findings), default=1.0)
-        if len(findings) < 2 or not part <= CLOSE:
-            return ()
-        message = (
-            f"every gap is below {rounded_up(part):.0e} of its entry, as of a solver that chooses "
-            f"its steps by what it is given, or of fewer bits inside; {accepting_text(part)}"
-        )
-        return (named_cause("inexact", message, count_of(len(findings)), 0.3),)
-    if evidence.is_forward:
+    if evidence.is_ignored and evidence.is_forward:
         return (named_cause("tangent ignored", "forward mode gives the same for every tangent"),)
-    return (named_cause("cotangent ignored", "the gradient is the same for every cotangent"),)
+    if evidence.is_ignored:
+        return (named_cause("cotangent ignored", "the gradient is the same for every cotangent"),)
+    unit = min((slot.grain.unit for slot in space.slots), default=1.0)
+    # Probes have 11 bits: what only moves them has few bits, too, and went through nothing.
+    if list(coarser_formats(evidence.product, unit)) != ["float32"]:
+        return ()
+    message = f"the {'tangent' if evidence.is_forward else 'gradient'} went through float32"
+    return (named_cause("lower precision", message, "all its numbers have 24 bits"),)
 
 
 def _result_with_place_and_causes(
@@ -163,9 +138,10 @@ def _result_with_place_and_causes(
 
 
 def _are_at_kinks(evidence: MeasuredBlock) -> bool:
-    """Whether the error bar of every wrong entry is an interval of slopes, in double precision.
+    """Whether the error bar of every wrong entry is an interval of slopes, or of very few bits.
 
-    What is claimed there is no slope between two sides, whatever the formula.
+    What is claimed there is no slope between two sides, whatever the formula. In bfloat16 the bars
+    are too wide to tell one formula from another.
     """
     sizes = np.maximum(np.abs(evidence.measured), np.abs(evidence.claimed))
     return bool((evidence.error > _WIDE * sizes)[evidence.wrong].all())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,13 +10,10 @@ import numpy as np
 
 from gradproof._data.formats import FORMATS
 from gradproof._data.results import count_of
-from gradproof._data.space import Indices, Mask, Values
-from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match, WrongJacobian
+from gradproof._data.space import Values
+from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match
 
-CLOSE = 1e-3  # of an entry: gaps of an iteration that stopped, which half the digits survive
-_SEVERAL = 2  # entries that are alike by no accident, where no number is fitted
 _ULPS = 16.0  # roundings of a format that its numbers may be off by
-_LONG_AXES = 4  # of an array, of which every subset is tried: 15
 
 
 def zero_entries(block: InputBlock) -> Match | None:
@@ -26,15 +21,13 @@ def zero_entries(block: InputBlock) -> Match | None:
     wrong = block.wrong
     if not (np.abs(block.claimed[wrong]) <= 1e-3 * block.allowed[wrong]).all():
         return None
-    shows_all = block.case.whole or block.case.sharpness > 0
-    is_whole = block.has_shape and shows_all and not block.claimed.any()
+    is_whole = block.has_shape and block.case.whole and not block.claimed.any()
     message = f"nothing arrives at {block.name}"
     evidence = f"{count_of(block.wrong_count)} claimed 0"
     return Match(
         "zero",
         message if is_whole else "the wrong entries are claimed to be 0",
         evidence,
-        change=lambda values: np.where(wrong, 0.0, values),
     )
 
 
@@ -46,7 +39,7 @@ def missing_mask(block: InputBlock) -> Match | None:
     into another does so at entries of inputs that have a derivative, and is none.
     """
     wrong = block.wrong
-    if block.is_live[wrong].any() or not block.case.whole or block.case.sharpness:
+    if block.is_live[wrong].any() or not block.case.whole:
         return None
     for axis, what in (
         (0, f"entries of {block.name} that have no effect"),
@@ -79,15 +72,8 @@ class Ratio:
         return abs(self.value - number) <= SLACK * self.bar * max(1.0, abs(number))
 
 
-def common_ratio(
-    claimed: Values, measured: Values, allowed: Values, sharpness: float = 0.0
-) -> Ratio | None:
-    """The ratio of claimed to measured entries, where it is one number throughout; else None.
-
-    Args:
-        claimed, measured, allowed: of the entries.
-        sharpness: as of a `WrongJacobian`.
-    """
+def common_ratio(claimed: Values, measured: Values, allowed: Values) -> Ratio | None:
+    """The ratio of claimed to measured entries, where it is one number throughout; else None."""
     is_live = np.abs(measured) > 4 * allowed
     if not np.isfinite(claimed).all() or not is_live.any():
         return None
@@ -96,9 +82,8 @@ def common_ratio(
     value = float((weight * claimed).sum() / (weight * measured).sum())
     if not (np.abs(claimed - value * measured) <= SLACK * allowed * (1 + abs(value))).all():
         return None
-    sharp = np.abs(measured) / np.maximum(allowed, 1e-300)
-    bar = max(sharpness, 1 / float(np.linalg.norm(sharp))) if sharpness else 1 / float(sharp.max())
-    return Ratio(value, bar, int(is_live.sum()))
+    sharpest = float((np.abs(measured) / np.maximum(allowed, 1e-300)).max())
+    return Ratio(value, 1 / sharpest, int(is_live.sum()))
 
 
 def ratio_text(ratio: float, bar: float) -> str:
@@ -119,21 +104,18 @@ def common_factor(block: InputBlock) -> Match | None:
     as 2 or the size of a dimension. The sign is not fitted: one entry shows it.
     """
     wrong = block.wrong
-    ratio = common_ratio(
-        block.claimed[wrong], block.measured[wrong], block.allowed[wrong], block.case.sharpness
-    )
+    ratio = common_ratio(block.claimed[wrong], block.measured[wrong], block.allowed[wrong])
     if ratio is None or ratio.is_equal(0.0) or ratio.is_equal(1.0):
         return None  # what is 1 within its error explains nothing
-    change = partial(np.multiply, np.where(wrong, ratio.value, 1.0))
     evidence = f"ratio {ratio.value:.9g} +- {ratio.bar:.1g} over {count_of(ratio.count)}"
     if ratio.is_equal(-1.0):
         message = f"the sign{' of the wrong entries' if ratio.count > 1 else ''} is flipped"
-        return Match("sign", message, evidence, 1.0 if ratio.count > 1 else 0.8, change)
+        return Match("sign", message, evidence, 1.0 if ratio.count > 1 else 0.8)
     origin = _origins_of_factor(ratio, block)
     if ratio.count < (2 if origin else ENOUGH):
         return None
     message = f"multiplied by {ratio_text(ratio.value, ratio.bar)}{f': {origin}' if origin else ''}"
-    return Match("factor", message, evidence, 1.0 if ratio.count >= ENOUGH else 0.8, change)
+    return Match("factor", message, evidence, 1.0 if ratio.count >= ENOUGH else 0.8)
 
 
 def _origins_of_factor(ratio: Ratio, block: InputBlock) -> str:
@@ -155,61 +137,6 @@ def _origins_of_factor(ratio: Ratio, block: InputBlock) -> str:
     return " or ".join(found[:2])
 
 
-def factor_of_slices(block: InputBlock) -> Match | None:
-    """Every slice of the input, or of the output, has a factor of its own.
-
-    So is a normalisation without its 1 / sigma, or a mean over groups of several sizes. One number
-    is fitted for each slice: all slices need three entries that are not zero, or more.
-    """
-    out = block.case.codomain.slots[0]
-    sides = [(block.name, block.grid, block.parts, 0)] if block.grid else []
-    if block.case.whole and len(block.case.codomain.slots) == 1 and out.entries is None:
-        sides.append((out.name, out.shape, len(out.parts), 1))
-    weight = block.measured / np.maximum(block.allowed, 1e-300) ** 2
-    for name, shape, parts, side in sides:
-        for axes in reversed(list(axes_subsets(shape))):  # few factors first
-            labels = np.repeat(_labels_of_slices(shape, axes), parts)
-            labels = np.broadcast_to(labels[:, None] if side else labels, block.claimed.shape)
-            ratios = _slice_sums(labels, weight * block.claimed) / np.maximum(
-                _slice_sums(labels, weight * block.measured), 1e-300
-            )
-            live = _slice_sums(labels, block.is_live)
-            used = ratios[live > 0]
-            if used.size < 2 or live[live > 0].min() < 3 or not np.isfinite(used).all():
-                continue
-            change = partial(np.multiply, ratios[labels])
-            spread = used.max() - used.min()
-            if not block.fits(change) or not used.all() or spread < CLOSE * np.abs(used).max():
-                continue
-            where = f" along axis {', '.join(map(str, axes))}" if axes else ""
-            kind = "slice" if axes else "entry"
-            message = (
-                f"each {kind} of {name}{where} has a factor of its own, from {used.min():.3g} to "
-                f"{used.max():.3g}"
-            )
-            evidence = f"{used.size:,} factors explain {int(live.sum()):,} entries"
-            return Match("factor", message, evidence, change=None if side else change)
-    return None
-
-
-def axes_subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Every set of axes longer than 1: the empty one first, that of all last."""
-    axes = [axis for axis, size in enumerate(shape) if size > 1][:_LONG_AXES]
-    for count in range(len(axes) + 1):
-        yield from itertools.combinations(axes, count)
-
-
-def _labels_of_slices(shape: tuple[int, ...], axes: tuple[int, ...]) -> Indices:
-    """The number of the slice that each entry of an array belongs to, flat."""
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    labels = np.arange(math.prod(kept)).reshape(kept)
-    return np.broadcast_to(labels, shape).reshape(-1)
-
-
-def _slice_sums(labels: Indices, values: Values | Mask) -> Values:
-    return np.asarray(np.bincount(labels.reshape(-1), values.reshape(-1).astype(float)))
-
-
 def conjugated_parts(block: InputBlock) -> Match | None:
     """Imaginary parts of the gradient, of the cotangent, or of both have the other sign.
 
@@ -219,8 +146,7 @@ def conjugated_parts(block: InputBlock) -> Match | None:
     signs = {}
     if block.parts == 2:
         signs["the gradient"] = np.broadcast_to(columns, block.claimed.shape)
-    is_of_outputs = not block.case.sharpness  # and no products with random vectors
-    if is_of_outputs and all(len(slot.parts) == 2 for slot in block.case.codomain.slots):
+    if all(len(slot.parts) == 2 for slot in block.case.codomain.slots):
         signs["the cotangent"] = np.broadcast_to(rows[:, None], block.claimed.shape)
     if len(signs) == 2:
         signs["the gradient and the cotangent"] = rows[:, None] * columns
@@ -230,7 +156,7 @@ def conjugated_parts(block: InputBlock) -> Match | None:
         if block.fits(change) and (block.case.whole or is_kept.sum() >= ENOUGH):
             verb = "are" if " and " in what else "is"
             message = f"{what} of {block.name} {verb} conjugated: a conj is missing, or too much"
-            return Match("conjugate", message, block.full_fit_text, change=change)
+            return Match("conjugate", message, block.full_fit_text)
     return None
 
 
@@ -266,30 +192,3 @@ def coarser_formats(values: Values, unit: float) -> dict[str, float]:
         for name, each in units.items()
         if each > unit and (fraction / each == np.round(fraction / each)).all()
     }
-
-
-def inexact_entries(case: WrongJacobian) -> Match | None:
-    """Every gap is small beside its own entry.
-
-    Half the digits of several numbers are right by no accident. No number is fitted.
-    """
-    gap, size = (np.abs(v[case.wrong]) for v in (case.claimed - case.measured, case.measured))
-    part = float(np.max(gap / np.maximum(size, 1e-300)))
-    if gap.size < _SEVERAL or not 0 < part <= CLOSE:
-        return None
-    message = (
-        f"every gap is below {rounded_up(part):.0e} of its entry, as of an iteration that stopped; "
-        f"{accepting_text(part)}"
-    )
-    return Match("inexact", message, count_of(gap.size), 0.3)
-
-
-def rounded_up(part: float) -> float:
-    """The next of 1, 2, 5 times a power of ten."""
-    unit = 10.0 ** math.floor(math.log10(part))
-    return next(unit * step for step in (1, 2, 5, 10) if part <= unit * step)
-
-
-def accepting_text(part: float) -> str:
-    """The tolerance that accepts gaps of this part of an entry."""
-    return f"rtol={10.0 ** math.ceil(math.log10(2 * part)):.0e} accepts that"

@@ -39,7 +39,7 @@ def transposed_gradient(block: InputBlock) -> Match | None:
         if index.transpose(order).shape != index.shape:
             how += " in memory and is read in the old shape"
         message = f"the gradient of {block.name} {how}"
-        return Match("transposed", message, block.full_fit_text, change=change)
+        return Match("transposed", message, block.full_fit_text)
     return None
 
 
@@ -66,7 +66,7 @@ def misplaced_entries(block: InputBlock) -> Match | None:
     or a cotangent that is. Numbers are compared in order of size.
     """
     moved = int((np.abs(block.claimed) > SLACK * block.allowed)[block.wrong].sum())
-    if moved < ENOUGH or block.case.sharpness:
+    if moved < ENOUGH:
         return None
     entries, outputs = f"at other entries of {block.name}", "from other outputs"
     for axis, is_whole, words in (

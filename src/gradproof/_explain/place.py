@@ -13,7 +13,7 @@ import numpy as np
 
 from gradproof._data.space import Mask, Space, Values
 from gradproof._explain.case import WrongJacobian
-from gradproof._explain.coordinates import parts_of_matrix, words_of_coordinates
+from gradproof._explain.coordinates import words_of_coordinates
 
 _CHANCE = 200  # a rule is believed if so few of so many are chosen by chance less than once in
 
@@ -41,7 +41,7 @@ def place_of(case: WrongJacobian) -> str:
     # Entries that are only enumerated say less than a rule that explains them.
     is_list = " and " in lines and "]" in lines
     rule = _place_by_value(case, telling) if is_list or not lines else ""
-    return rule or lines or _place_by_diagonal(wrong, telling)
+    return rule or lines
 
 
 def _place_among_some(case: WrongJacobian) -> str:
@@ -121,16 +121,4 @@ def _rule_of_values(chosen: Mask, values: Values) -> str:
         return f">= {inside.min():.4g} (right up to {outside.max():.4g})"
     if inside.max() < outside.min():
         return f"<= {inside.max():.4g} (right from {outside.min():.4g})"
-    return ""
-
-
-def _place_by_diagonal(wrong: Mask, telling: Mask) -> str:
-    """A part of a square Jacobian, given by the positions of output and input."""
-    rows, columns = wrong.shape
-    if rows != columns or rows < 3:
-        return ""
-    for text, part in parts_of_matrix(rows, columns):
-        is_part = 0 < int((part & telling).sum()) < int(telling.sum())
-        if is_part and (wrong == (telling & part)).all():
-            return f"{text} of the Jacobian"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -11,9 +12,9 @@ import numpy as np
 from gradproof._data.results import count_of
 from gradproof._data.space import Mask, Values
 from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match
-from gradproof._explain.factors import axes_subsets
 
 _LARGEST_EXPONENT = 700.0  # whose exponential is a number
+_LONG_AXES = 4  # of an array, of which every subset is tried: 15
 
 
 def missing_reduction(block: InputBlock) -> Match | None:
@@ -92,10 +93,8 @@ def missing_term(block: InputBlock) -> Match | None:
     gap = (block.claimed - block.measured).reshape(shape)
     bars = block.allowed.reshape(shape)
     is_live = block.is_live.reshape(shape)
-    if block.case.sharpness:  # products with random vectors: each row shows all outputs
-        is_live = np.asarray(is_live.any(axis=0, keepdims=True))
     for what, pattern, is_centred in _patterns(block):
-        for axes in axes_subsets(block.grid):
+        for axes in _axes_subsets(block.grid):
             along = tuple(axis + 1 for axis in axes)
             grid = pattern.reshape(1, *block.grid)
             if is_centred:
@@ -117,8 +116,15 @@ def missing_term(block: InputBlock) -> Match | None:
                     f"a term proportional to {shown} along axis {where} is missing, or too much"
                 )
                 evidence = f"{part.size:,} coefficients explain {gap.size:,} entries"
-            return Match("missing term", message, evidence, change=partial(np.add, added))
+            return Match("missing term", message, evidence)
     return None
+
+
+def _axes_subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every set of axes longer than 1: the empty one first, that of all last."""
+    axes = [axis for axis, size in enumerate(shape) if size > 1][:_LONG_AXES]
+    for count in range(len(axes) + 1):
+        yield from itertools.combinations(axes, count)
 
 
 def _coefficients(

@@ -18,12 +18,7 @@ from gradproof._compare.comparison import comparison_of
 from gradproof._compare.conclude import point_result
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
 from gradproof._data.records import Finding, Verdict
-from gradproof._data.results import (
-    MeasuredBlock,
-    PointResult,
-    ProductBlock,
-    inconclusive_point,
-)
+from gradproof._data.results import MeasuredBlock, PointResult, inconclusive_point
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
 from gradproof._low_precision.references import Reference, different_value_text, find_references
@@ -207,9 +202,9 @@ def _answer_of(
         if claims.verdict is Verdict.FAILED:
             return "what is claimed there is another derivative, and wrong"
         return _Answer(reference, formula, None)
-    if isinstance(claims.block, ProductBlock):
+    if claims.verdict is Verdict.FAILED:
         entries = _measured_entries(map_, reference.map, settings, mode, sides.grain.unit)
-        claims = replace(claims, block=replace(claims.block, entries=entries))
+        claims = replace(claims, block=entries)
     return _Answer(reference, formula, claims)
 
 
@@ -276,12 +271,11 @@ def _claims_result(
     """The claims in few bits against those of a reference."""
     arrays = array_deviations(sides, settings.slack)
     statistics = statistics_of(arrays, sides, reference.name)
-    findings, open_, wrong = [], [], []
+    findings, open_ = [], []
     for array in arrays:
         bad = [each for each in array.deviations if each.is_wrong]
         if bad:
             findings.append(_finding(sides, array, reference, mode, check))
-            wrong.append(array.slot)
         elif any(each.is_open for each in array.deviations):
             open_.append(sides.space.slots[array.slot].name)
     resolution = max((array.resolution for array in arrays), default=0.0)
@@ -303,18 +297,7 @@ def _claims_result(
     if findings:
         count = f"{len(findings)} array{'s' if findings[1:] else ''}"
         text = f"{count} off by more than rounding explains, against {reference.name}"
-        errors = {array.slot: array.errors for array in arrays}
-        block = ProductBlock(
-            sides.space,
-            sides.got,
-            sides.exact,
-            tuple(errors.get(k, np.zeros(0)) for k in range(len(sides.space.slots))),
-            tuple(wrong),
-            sides.grain.unit,
-        )
-        return replace(
-            found, verdict=Verdict.FAILED, summary=text, findings=tuple(findings), block=block
-        )
+        return replace(found, verdict=Verdict.FAILED, summary=text, findings=tuple(findings))
     if open_:
         text = f"{open_[0]} is off by about as much as rounding explains, against {reference.name}"
         return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)

@@ -42,7 +42,6 @@ _OF_PLACE = {
     "only where": "in the branch that these values take",
     "the last": "at the ends: a loop, a mask or a block size that does not divide the size",
     "the first": "at the ends: a loop, a mask or a block size that does not divide the size",
-    "diagonal": "in what depends on the position: a causal mask, an index of row against column",
 }
 _MODES = tuple(each.name for each in TABLE if each.derivative and each.order == 1)
 
