@@ -66,18 +66,6 @@ def test_tolerances_follow_the_precision_unless_one_was_chosen():
         assert least <= finding.allowed <= 1.01 * (least + rounding)
 
 
-def test_a_derivative_by_hand_and_settings_are_repeated_as_given():
-    report = gradproof.check(
-        HAND, X, checks=["backward"], seed=5, atol=0.5, settings=Settings(full_jacobian=10)
-    )
-    assert report.repeat == (
-        "gradproof.check(gradproof.by_hand(scaled, vjp=gradient), x, "
-        'checks=["backward"], atol=0.5, settings=gradproof.Settings(full_jacobian=10), seed=5)'
-    )
-    again = eval(report.repeat, {"gradproof": gradproof, **globals(), "x": X})
-    assert without_time(again) == without_time(report)
-
-
 def test_further_arguments_are_those_of_each_function_by_hand():
     hand = gradproof.by_hand(scaled, vjp=gradient, args=(2.0,))
     other = gradproof.by_hand(lambda x: 2 * np.sin(x), vjp=lambda x, v: 2 * np.cos(x) * v)

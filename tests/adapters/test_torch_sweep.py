@@ -59,18 +59,14 @@ def test_what_a_sweep_finds_of_the_museum_is_known(exhibit):
     assert found == (exhibit.name not in NOT_FOUND)
 
 
-def test_a_failure_names_the_change_the_shapes_and_the_call_that_repeats_it():
+def test_a_failure_names_the_change_and_the_shapes():
     exhibit = by_name("product_divided_by_a_zero_entry")
     report = swept(exhibit.wrong, exhibit.hidden_inputs())
     assert report["sweep"].summary == (
         "wrong at one zero (x: float64[4]): backward: 1 of 4 entries wrong"
     )
     assert [finding.check for finding in report["sweep"].findings] == ["sweep"]
-    call = 'gradproof.check(product_of_all, (x,), checks=["backward"], sweep=True, seed=0)'
-    assert report.repeat == call
     assert len(str(report).splitlines()) <= 25
-    again = eval(call, {"gradproof": gradproof, "product_of_all": exhibit.wrong, "x": leaf(2, 3)})
-    assert again["sweep"].summary.startswith("wrong at one zero (x: float64[2])")
 
 
 def test_a_mistake_beyond_a_block_is_found():

@@ -278,7 +278,7 @@ class Report:
         calls: calls by kind, of all checks and the set-up.
         seconds: wall time of the run.
         seed: seed of the probes. The same seed gives the same report.
-        repeat: a line of Python or of a shell that repeats the run; "" if none is known.
+        repeat: a line of a shell that repeats the run; "" if it was not started from one.
     """
 
     target: str

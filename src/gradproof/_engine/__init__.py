@@ -11,7 +11,7 @@ from gradproof._data.by_hand import ByHand
 from gradproof._data.inputs import name_of
 from gradproof._data.records import Report
 from gradproof._data.settings import Settings, run_settings
-from gradproof._engine import _repeat, _sweep
+from gradproof._engine import _sweep
 from gradproof._engine._question import Question
 from gradproof._engine._run import run_checks
 from gradproof._guard import guard_face
@@ -119,19 +119,15 @@ def check(
         >>> str(report.verdict)
         'passed'
     """
-    given = {
-        "checks": checks, "order": order, "transforms": transforms, "sweep": sweep, "rtol": rtol,
-        "atol": atol, "budget": budget, "budget_seconds": budget_seconds, "reference": reference,
-        "trusted": trusted,
-    }  # fmt: skip
-    variables = {"wrt": wrt, "domain": domain, "names": names}
-    requested = run_settings(settings, seed=seed, **given)
-    question = Question(fn, inputs, kwargs, requested, **variables)
+    requested = run_settings(
+        settings, seed=seed, checks=checks, order=order, transforms=transforms, sweep=sweep,
+        rtol=rtol, atol=atol, budget=budget, budget_seconds=budget_seconds, reference=reference,
+        trusted=trusted,
+    )  # fmt: skip
+    question = Question(fn, inputs, kwargs, requested, wrt=wrt, domain=domain, names=names)
     map_ = question.map()
     chosen = question.settings(map_)
     report = run_checks(map_, chosen, target=name_of(question.fn))
-    options = {**given, **variables, "settings": settings}
-    report = replace(report, repeat=_repeat.call_text(fn, inputs, kwargs, options, requested.seed))
     return _sweep.report_with_sweep(report, question, chosen) if requested.sweep else report
 
 

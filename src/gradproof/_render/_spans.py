@@ -18,7 +18,6 @@ from gradproof._data.records import Finding, Place
 WIDTH = 80  # of what is no terminal: files, logs, messages of exceptions
 WIDEST = 120  # longer lines are hard to read
 MIN_WRAP = 24  # a text column is never narrower, however long the names beside it
-_PYTHON_CALL = re.compile(r"(\w+ = )?[\w.]+\(")
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")  # what is quoted stays in one piece
 
 
@@ -70,9 +69,8 @@ def break_lines(text: str, width: int) -> list[str]:
 
 
 def command(label: str, text: str) -> Iterator[Line]:
-    """A call in Python, or a line for a shell, that still runs when it is copied wrapped."""
-    continued = "" if _PYTHON_CALL.match(text) else " \\"
-    width = columns() - len(label) - len(continued)
+    """A line for a shell that still runs when it is copied wrapped."""
+    width = columns() - len(label) - 2
     lines: list[str] = []
     for word in _WORD.findall(text):
         if lines and len(lines[-1]) + 1 + len(word) <= width:
@@ -80,7 +78,7 @@ def command(label: str, text: str) -> Iterator[Line]:
         else:
             lines.append(word)
     for number, line in enumerate(lines):
-        end = continued if number < len(lines) - 1 else ""
+        end = " \\" if number < len(lines) - 1 else ""
         yield (Span(label if number == 0 else " " * len(label), "dim"), Span(line + end, "title"))
 
 
