@@ -10,70 +10,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradproof import CheckResult, Finding, Place, Verdict
-from gradproof._data.results import MeasuredBlock
-from gradproof._data.space import Slot, Space
-from gradproof._explain.case import WrongJacobian
-from gradproof._explain.causes import ADVICE
-from gradproof._explain.entries import causes_of_entries as diagnosed
-from gradproof._explain.explain import explain_result
-from gradproof._explain.factors import ratio_text
+from gradproof import Cause
+from jacobians import Claim
 
-BAR = 1e-9
 X = np.random.default_rng(5).uniform(0.3, 1.7, 12) * np.where(np.arange(12) % 3 == 0, -1, 1)
 
 
-def case_of(
-    measured: np.ndarray,
-    claimed: np.ndarray,
-    inputs: tuple[tuple[int, ...], ...],
-    output: tuple[int, ...],
-    *,
-    parts: tuple[str, ...] = ("",),
-    point: np.ndarray | None = None,
-    value: np.ndarray | None = None,
-) -> WrongJacobian:
-    allowed = BAR + 1e-6 * np.abs(measured)
-    n, m = measured.shape[1], measured.shape[0]
-    names = "xwb"[: len(inputs)]
-    return WrongJacobian(
-        claimed=claimed,
-        measured=measured,
-        allowed=allowed,
-        wrong=~(np.abs(claimed - measured) <= allowed),
-        domain=Space(tuple(Slot(a, s, parts) for a, s in zip(names, inputs, strict=True))),
-        codomain=Space((Slot("y", output, parts),)),
-        point=np.random.default_rng(6).normal(size=n) if point is None else point,
-        value=np.random.default_rng(7).normal(size=m) if value is None else value,
-        rows=np.arange(m),
-        columns=np.arange(n),
-        whole=True,
-    )
+def causes_of(claim: Claim, **options: object) -> tuple[Cause, ...]:
+    return claim.judge(**options).causes
 
 
 def dense(m: int = 12, n: int = 12) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(m, n))
 
 
-def columns(
-    change: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...] = (3, 4)
-) -> WrongJacobian:
+def columns(change: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...] = (3, 4)) -> Claim:
     """A dense Jacobian each of whose rows, shaped as the input, is changed."""
     measured = dense(12, int(np.prod(shape)))
     rows = [change(row.reshape(shape)) for row in measured]
     claimed = np.stack([np.broadcast_to(row, shape).reshape(-1) for row in rows])
-    return case_of(measured, claimed, (shape,), (12,))
+    return Claim(measured, claimed, (shape,), (12,))
 
 
-def rows(change: Callable[[np.ndarray], np.ndarray]) -> WrongJacobian:
+def rows(change: Callable[[np.ndarray], np.ndarray]) -> Claim:
     measured = dense()
-    return case_of(measured, change(measured), ((12,),), (12,))
+    return Claim(measured, change(measured), ((12,),), (12,))
 
 
-def edited(change: Callable[[np.ndarray], object]) -> WrongJacobian:
+def edited(change: Callable[[np.ndarray], object]) -> Claim:
     claimed = dense()
     change(claimed)
-    return case_of(dense(), claimed, ((12,),), (12,))
+    return Claim(dense(), claimed, ((12,),), (12,))
 
 
 def put(index: object, factor: float) -> Callable[[np.ndarray], object]:
@@ -83,130 +50,96 @@ def put(index: object, factor: float) -> Callable[[np.ndarray], object]:
     return change
 
 
-def complex_case(
-    gradient: complex, *, conj: bool = False, cotangent: bool = False
-) -> WrongJacobian:
-    """z -> A z; gradients are A^H v, changed."""
-    generator = np.random.default_rng(1)
-    a = generator.normal(size=(4, 3)) + 1j * generator.normal(size=(4, 3))
-
-    def real(change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        made = []
-        for i in range(4):
-            for unit in (1, 1j):
-                v = np.zeros(4, dtype=complex)
-                v[i] = np.conj(unit) if cotangent and change is not _same else unit
-                g = change(a.conj().T @ v)
-                made.append(np.stack([g.real, g.imag], axis=-1).reshape(-1))
-        return np.stack(made)
-
-    def changed(g: np.ndarray) -> np.ndarray:
-        return gradient * (np.conj(g) if conj else g)
-
-    return case_of(real(_same), real(changed), ((3,),), (4,), parts=("real", "imag"))
-
-
-def _same(g: np.ndarray) -> np.ndarray:
-    return g
-
-
-def of_values(claimed: np.ndarray, measured: np.ndarray, y: np.ndarray) -> WrongJacobian:
+def of_values(claimed: np.ndarray, measured: np.ndarray, y: np.ndarray) -> Claim:
     """An element-wise function."""
-    return case_of(np.diag(measured), np.diag(claimed), ((12,),), (12,), point=X, value=y)
+    return Claim(np.diag(measured), np.diag(claimed), ((12,),), (12,), point=X, value=y)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-def symmetric_case() -> WrongJacobian:
+def symmetric_case() -> Claim:
     """A function of a symmetric matrix that reads its lower triangle; the claim is symmetric."""
     measured = np.stack([np.tril(row.reshape(4, 4)) for row in dense(3, 16)])
     claimed = (measured + measured.transpose(0, 2, 1)) / 2
     x = np.random.default_rng(8).normal(size=(4, 4))
     flat = measured.reshape(3, 16), claimed.reshape(3, 16)
-    return case_of(*flat, ((4, 4),), (3,), point=(x + x.T).reshape(-1))
+    return Claim(*flat, ((4, 4),), (3,), point=(x + x.T).reshape(-1))
 
 
-def softmax_case() -> WrongJacobian:
+def softmax_case() -> Claim:
     y = np.exp(X.reshape(3, 4))
     y /= y.sum(1, keepdims=True)
     measured = np.zeros((12, 12))
     for k in range(3):
         measured[4 * k : 4 * k + 4, 4 * k : 4 * k + 4] = np.diag(y[k]) - np.outer(y[k], y[k])
     flat = y.reshape(-1)
-    return case_of(measured, np.diag(flat), ((3, 4),), (3, 4), point=X, value=flat)
+    return Claim(measured, np.diag(flat), ((3, 4),), (3, 4), point=X, value=flat)
 
 
-def stored_case(index: tuple[int, ...], *, last: bool = True) -> WrongJacobian:
+def stored_case(index: tuple[int, ...], *, last: bool = True) -> Claim:
     """x[index], whose backward stores what it should add up."""
     measured = np.eye(5)[list(index)]
     claimed = np.zeros_like(measured)
     for row, column in enumerate(index):
         claimed[:, column] *= not last
         claimed[row, column] = last or not claimed[:, column].any()
-    return case_of(measured, claimed, ((5,),), (len(index),))
+    return Claim(measured, claimed, ((5,),), (len(index),))
 
 
-def centred_case() -> WrongJacobian:
+def centred_case() -> Claim:
     measured = np.eye(12) - np.kron(np.eye(3), np.full((4, 4), 0.25))
-    return case_of(measured, np.eye(12), ((3, 4),), (3, 4), point=X)
+    return Claim(measured, np.eye(12), ((3, 4),), (3, 4), point=X)
 
 
-def normalised_case() -> WrongJacobian:
+def normalised_case() -> Claim:
     """A weighted layer norm without its projection: the gap is a multiple of x - mean(x)."""
     centred = X.reshape(3, 4) - X.reshape(3, 4).mean(1, keepdims=True)
     part = np.random.default_rng(4).normal(size=(12, 3, 1))
     gap = (part * centred).reshape(12, 12)
-    return case_of(dense(), dense() + gap, ((3, 4),), (3, 4), point=X)
+    return Claim(dense(), dense() + gap, ((3, 4),), (3, 4), point=X)
 
 
-def broadcast_case() -> WrongJacobian:
+def broadcast_case() -> Claim:
     """x + w, w of shape (4,) broadcast over 3 rows."""
     w = np.tile(np.eye(4), (3, 1))
     claimed = w.copy()
     claimed[4:, :] = 0
     x = np.eye(12)
-    return case_of(np.hstack([x, w]), np.hstack([x, claimed]), ((3, 4), (4,)), (3, 4))
+    return Claim(np.hstack([x, w]), np.hstack([x, claimed]), ((3, 4), (4,)), (3, 4))
 
 
-def swapped_case() -> WrongJacobian:
+def swapped_case() -> Claim:
     first, second = dense(12, 6), dense(12, 6)[::-1, :] + 1
-    return case_of(np.hstack([first, second]), np.hstack([second, first]), ((6,), (6,)), (12,))
+    return Claim(np.hstack([first, second]), np.hstack([second, first]), ((6,), (6,)), (12,))
 
 
-def masked_case() -> WrongJacobian:
+def masked_case() -> Claim:
     """relu(W x) whose backward forgets the mask, with respect to x: none of two columns counts."""
     measured = dense()
     measured[:, [3, 7]] = 0
-    return case_of(measured, dense(), ((12,),), (12,))
+    return Claim(measured, dense(), ((12,),), (12,))
 
 
-def half_used_case() -> WrongJacobian:
+def half_used_case() -> Claim:
     """where(mask, x * w, x), one w for all: claimed as if every output used w."""
     used = np.arange(12) % 3 > 0
     measured = np.hstack([np.diag(np.where(used, 0.7, 1.0)), (X * used)[:, None]])
     claimed = np.hstack([measured[:, :12], X[:, None]])
-    return case_of(measured, claimed, ((12,), ()), (12,), point=np.append(X, 0.7))
+    return Claim(measured, claimed, ((12,), ()), (12,), point=np.append(X, 0.7))
 
 
-def in_float32() -> WrongJacobian:
-    measured = dense()
-    case = case_of(measured, measured.astype(np.float32).astype(float), ((12,),), (12,))
-    allowed = np.full_like(measured, 1e-12)
-    return replace(case, allowed=allowed, wrong=np.abs(case.claimed - measured) > allowed)
-
-
-def in_bfloat16() -> WrongJacobian:
+def in_bfloat16() -> Claim:
     fraction, power = np.frexp(dense())
-    return case_of(dense(), np.ldexp(np.round(fraction * 256) / 256, power), ((12,),), (12,))
+    return Claim(dense(), np.ldexp(np.round(fraction * 256) / 256, power), ((12,),), (12,))
 
 
 def shuffled(g: np.ndarray) -> np.ndarray:
     return g.reshape(-1)[np.random.default_rng(3).permutation(g.size)].reshape(g.shape)
 
 
-TABLE: dict[str, tuple[str, Callable[[], WrongJacobian], str]] = {
+TABLE: dict[str, tuple[str, Callable[[], Claim], str]] = {
     "everything twice": ("factor", lambda: rows(lambda m: 2 * m), "multiplied by 2"),
     "half": ("factor", lambda: rows(lambda m: m / 2), "1/2"),
     "a mean": (
@@ -242,11 +175,10 @@ TABLE: dict[str, tuple[str, Callable[[], WrongJacobian], str]] = {
     "broadcast": ("missing reduction", broadcast_case, "first slice"),
     "stored": ("overwritten", lambda: stored_case((0, 3, 3, 1, 3)), "1 entry of x is read more"),
     "stored twice": ("overwritten", lambda: stored_case((0, 3, 3, 0)), "2 entries of x are read"),
-    "softmax": ("missing term", softmax_case, "proportional to y along axis 1"),
+    "softmax": ("missing term", softmax_case, "proportional to output 0 along axis 1"),
     "normalisation": ("missing term", normalised_case, "proportional to the centred x"),
     "centring": ("missing term", centred_case, "proportional to 1, as a mean"),
     "chain": ("factor", lambda: of_values(3 * X, 3 * X**2, X**3), "equal to x is missing"),
-    "float32": ("lower precision", in_float32, "float32"),
     "bfloat16": ("lower precision", in_bfloat16, "bfloat16"),
     "no mask": ("missing mask", masked_case, "entries of x that have no effect"),
     "no mask of outputs": ("missing mask", half_used_case, "outputs on which w has no effect"),
@@ -265,8 +197,6 @@ TABLE: dict[str, tuple[str, Callable[[], WrongJacobian], str]] = {
         lambda: of_values(3 * X**2, 3 * X**2 - 2, X**3 - 2 * X),
         "2 is added to the wrong entries",
     ),
-    "conjugate": ("conjugate", lambda: complex_case(1.0, conj=True), "conj"),
-    "conjugate cotangent": ("conjugate", lambda: complex_case(1.0, cotangent=True), "cotangent"),
     "symmetric": ("symmetric input", symmetric_case, "x is symmetric"),
 }
 
@@ -274,71 +204,50 @@ TABLE: dict[str, tuple[str, Callable[[], WrongJacobian], str]] = {
 @pytest.mark.parametrize("key", TABLE)
 def test_a_mistake_is_named(key):
     name, make, words = TABLE[key]
-    causes = {cause.name: cause for cause in diagnosed(make())}
+    causes = {cause.name: cause for cause in causes_of(make())}
     assert name in causes, list(causes)
     assert words in causes[name].message
     assert causes[name].advice
     assert next(iter(causes)) == name
 
 
-def message_of(case: WrongJacobian, name: str) -> str:
-    return next((cause.message for cause in diagnosed(case) if cause.name == name), "")
+def message_of(case: Claim, name: str) -> str:
+    return next((cause.message for cause in causes_of(case) if cause.name == name), "")
 
 
 def test_a_cause_beside_the_first_is_another_cause():
-    assert len({cause.name for cause in diagnosed(softmax_case())}) == 1
+    assert len({cause.name for cause in causes_of(softmax_case())}) == 1
 
 
-def test_a_factor_that_several_things_explain_is_told_with_all_of_them():
-    told = message_of(columns(lambda g: 2 * g, (2, 6)), "factor")
-    assert "multiplied by 2: counted twice or N, a sum where a mean belongs, N = 2 being" in told
+def test_a_factor_that_several_things_explain_names_all_of_them():
+    message = message_of(columns(lambda g: 2 * g, (2, 6)), "factor")
+    assert "multiplied by 2: counted twice or N, a sum where a mean belongs, N = 2 being" in message
     assert "sqrt(N), N = 4 being" in message_of(columns(lambda g: 2 * g, (4, 3)), "factor")
-
-
-@pytest.mark.parametrize(("off", "named"), [(3e-7, False), (3e-4, True)])
-def test_a_factor_within_its_error_of_one_is_no_cause(off, named):
-    """An entry is wrong by itself; the common factor of all is 1 as far as can be told."""
-    measured = dense()
-    case = case_of(measured, (1 + off) * measured, ((12,),), (12,))
-    case = replace(case, wrong=np.ones_like(case.wrong), allowed=np.full(measured.shape, 1e-6))
-    told = message_of(case, "factor")
-    assert bool(told) == named
-    assert "multiplied by 1," not in told + ","
-
-
-def test_a_coefficient_has_the_uncertainty_of_the_entries_that_it_is_fitted_to():
-    """A missing mean, each entry off by nearly what it may be: no draw hides it."""
-    case = centred_case()
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        off = case.allowed * rng.uniform(-1, 1, case.allowed.shape)
-        found = diagnosed(replace(case, measured=case.measured + 2 * off))
-        assert "missing term" in {cause.name for cause in found}
 
 
 def test_outputs_that_may_be_detached_are_not_told_as_overwritten():
     """What is stored first is lost; of outputs that are detached it may be what arrives."""
     case = stored_case((0, 3, 3, 1), last=False)
-    assert [cause.name for cause in diagnosed(case)][:1] == ["zero"]
-    assert "overwritten" not in {cause.name for cause in diagnosed(case)}
+    assert [cause.name for cause in causes_of(case)][:1] == ["zero"]
+    assert "overwritten" not in {cause.name for cause in causes_of(case)}
 
 
 def test_a_jacobian_that_fits_nothing_is_given_no_cause():
-    assert diagnosed(rows(lambda m: m + np.random.default_rng(9).normal(size=m.shape))) == ()
-    assert diagnosed(rows(lambda m: m * np.random.default_rng(9).uniform(size=m.shape))) == ()
+    assert causes_of(rows(lambda m: m + np.random.default_rng(9).normal(size=m.shape))) == ()
+    assert causes_of(rows(lambda m: m * np.random.default_rng(9).uniform(size=m.shape))) == ()
 
 
 def test_a_right_jacobian_is_given_no_cause():
-    assert diagnosed(rows(lambda m: m)) == ()
+    assert causes_of(rows(lambda m: m)) == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 40))
 def test_a_few_random_wrong_entries_have_no_common_cause(seed, number):
     generator = np.random.default_rng(seed)
     claimed = dense()
     claimed.reshape(-1)[generator.permutation(144)[:number]] += generator.normal(size=number)
-    causes = diagnosed(case_of(dense(), claimed, ((12,),), (12,)))
+    causes = causes_of(Claim(dense(), claimed, ((12,),), (12,)))
     assert causes == ()
 
 
@@ -347,49 +256,17 @@ def test_only_a_part_of_what_is_wrong_is_explained_and_the_score_says_how_much()
     claimed = measured.copy()
     claimed[:, :6] *= 3
     claimed[:, 6:] += np.random.default_rng(2).normal(size=(12, 6))
-    (cause,) = diagnosed(case_of(measured, claimed, ((6,), (6,)), (12,)))
+    (cause,) = causes_of(Claim(measured, claimed, ((6,), (6,)), (12,)))
     assert cause.name == "factor"
     assert cause.score == pytest.approx(0.5)
-
-
-def test_every_cause_has_its_advice():
-    for name in ADVICE:
-        assert ADVICE[name]
-    assert {name for name, _, _ in TABLE.values()} <= ADVICE.keys()
-
-
-@pytest.mark.parametrize(
-    ("ratio", "bar", "text"),
-    [
-        (2.0, 1e-9, "2"),
-        (0.2, 1e-9, "1/5"),
-        (0.999997, 1e-8, "0.999997"),
-        (1 - 3e-8, 1e-9, "0.99999997"),
-        (1.05, 0.002, "1.05"),
-    ],
-)
-def test_a_factor_is_written_in_the_digits_that_are_known(ratio, bar, text):
-    assert ratio_text(ratio, bar) == text
 
 
 def test_a_sum_that_is_left_out_is_a_missing_term_and_no_detached_input():
     share = np.exp(np.arange(6.0)) / np.exp(np.arange(6.0)).sum()
     measured = np.eye(6) - share  # log_softmax
-    found = diagnosed(case_of(measured, np.diag(np.diagonal(measured)), ((6,),), (6,)))
+    found = causes_of(Claim(measured, np.diag(np.diagonal(measured)), ((6,),), (6,)))
     assert [cause.name for cause in found][:2] == ["missing term", "zero"]
     assert "a sum was left out" in found[0].message
-
-
-@pytest.mark.parametrize(("off", "named"), [(2.0**-25, "float32"), (2.0**-12, "float16")])
-def test_numbers_of_few_bits_went_through_the_format_whose_rounding_is_as_large(off, named):
-    """Numbers of 11 bits are numbers of 24 bits, too."""
-    claimed = dense().astype(np.float16).astype(float)
-    measured = claimed * (1 + off * np.where(np.arange(144).reshape(12, 12) % 2, 1, -1))
-    case = replace(case_of(measured, claimed, ((12,),), (12,)), allowed=np.full_like(claimed, 1e-9))
-    wrong = np.abs(claimed - measured) > 1e-9
-    (cause, *_) = diagnosed(replace(case, wrong=wrong))
-    assert cause.name == "lower precision"
-    assert named in cause.message
 
 
 def picked(columns_of_rows: list[int], size: int) -> np.ndarray:
@@ -414,20 +291,20 @@ def picked(columns_of_rows: list[int], size: int) -> np.ndarray:
 def test_a_rearrangement_is_named_where_numbers_stand_where_others_should(
     right, wrong, size, named
 ):
-    case = case_of(picked(right, size), picked(wrong, size), ((size,),), (len(right),))
-    assert [cause.name for cause in diagnosed(case)][:1] == ([named] if named else [])
+    case = Claim(picked(right, size), picked(wrong, size), ((size,),), (len(right),))
+    assert [cause.name for cause in causes_of(case)][:1] == ([named] if named else [])
 
 
 def test_a_cotangent_of_two_entries_that_change_places_is_no_reversal():
     right = picked([3, 5], 8)
-    assert diagnosed(case_of(right, right[::-1], ((8,),), (2,))) == ()
+    assert causes_of(Claim(right, right[::-1], ((8,),), (2,))) == ()
 
 
 @pytest.mark.parametrize(("claimed", "named"), [(np.eye(12), True), (np.eye(12) - 1 / 12, False)])
 def test_a_term_is_missing_only_where_the_function_depends_on_its_input(claimed, named):
     """A mean over one axis that is taken over two reaches slices that have no part in it."""
     measured = np.kron(np.eye(3), np.eye(4) - 1 / 4)
-    found = diagnosed(case_of(measured, claimed, ((3, 4),), (3, 4)))
+    found = causes_of(Claim(measured, claimed, ((3, 4),), (3, 4)))
     assert ("missing term" in {cause.name for cause in found}) == named
 
 
@@ -436,7 +313,7 @@ def test_a_missing_factor_may_be_an_input_that_was_broadcast():
     measured = np.hstack([np.kron(np.diag(scale), np.eye(4)), np.kron(np.eye(3), X[:4, None])])
     claimed = np.hstack([np.eye(12), measured[:, 12:]])
     point = np.concatenate([X, scale])
-    found = diagnosed(case_of(measured, claimed, ((3, 4), (3,)), (3, 4), point=point))
+    found = causes_of(Claim(measured, claimed, ((3, 4), (3,)), (3, 4), point=point))
     assert found[0].message == "a factor equal to w is missing"
 
 
@@ -446,35 +323,35 @@ def test_a_missing_factor_may_be_an_input_that_was_broadcast():
 @pytest.mark.parametrize("factor", [1.00028, 1.1, 0.0003, 3.0])
 def test_one_entry_alone_shows_no_fitted_number(factor):
     one = np.array([[1.7]])
-    assert diagnosed(case_of(one, factor * one, ((1,),), (1,))) == ()
+    assert causes_of(Claim(one, factor * one, ((1,),), (1,))) == ()
 
 
 @pytest.mark.parametrize(("factor", "name"), [(-1.0, "sign"), (0.0, "zero")])
 def test_one_entry_alone_shows_what_is_not_fitted(factor, name):
     one = np.array([[1.7]])
-    assert [c.name for c in diagnosed(case_of(one, factor * one, ((1,),), (1,)))] == [name]
+    assert [c.name for c in causes_of(Claim(one, factor * one, ((1,),), (1,)))] == [name]
 
 
-def names_of(case: WrongJacobian) -> set[str]:
-    return {cause.name for cause in diagnosed(case)}
+def names_of(case: Claim) -> set[str]:
+    return {cause.name for cause in causes_of(case)}
 
 
 def test_what_leaks_into_neighbours_is_no_missing_mask():
     leak = np.diag(X) + 0.1 * np.roll(np.diag(X), 1, axis=1)
-    assert names_of(case_of(np.diag(X), leak, ((12,),), (12,), point=X)) == set()
+    assert names_of(Claim(np.diag(X), leak, ((12,),), (12,), point=X)) == set()
 
 
 def test_an_entry_that_has_an_effect_elsewhere_is_no_missing_mask():
     """Of an ignored cotangent every row has the numbers of all others."""
     claimed = np.tile(X, (12, 1))
-    assert "missing mask" not in names_of(case_of(np.diag(X), claimed, ((12,),), (12,)))
+    assert "missing mask" not in names_of(Claim(np.diag(X), claimed, ((12,),), (12,)))
 
 
 @pytest.mark.parametrize("change", [np.negative, lambda m: m + 1e-3, lambda m: m * 1.001])
 def test_other_numbers_at_other_entries_are_not_misplaced(change):
     measured = dense()
     claimed = change(measured)[:, ::-1]
-    assert "misplaced" not in names_of(case_of(measured, claimed, ((12,),), (12,)))
+    assert "misplaced" not in names_of(Claim(measured, claimed, ((12,),), (12,)))
 
 
 def test_a_factor_of_its_own_for_every_single_number_is_no_cause():
@@ -482,11 +359,11 @@ def test_a_factor_of_its_own_for_every_single_number_is_no_cause():
     factors = np.random.default_rng(4).uniform(0.5, 2.0, 12)
     assert names_of(of_values(factors * X**3, X**3, X)) == set()
     two = np.kron(np.eye(6), np.random.default_rng(3).normal(size=(2, 1)))  # two for each entry
-    assert names_of(case_of(two, two * np.repeat(factors[:6], 2)[:, None], ((6,),), (12,))) == set()
+    assert names_of(Claim(two, two * np.repeat(factors[:6], 2)[:, None], ((6,),), (12,))) == set()
 
 
 def test_an_expression_needs_more_entries_than_a_number_in_front():
-    few = case_of(np.diag(3 * X[:4] ** 2), np.diag(3 * X[:4]), ((4,),), (4,), point=X[:4])
+    few = Claim(np.diag(3 * X[:4] ** 2), np.diag(3 * X[:4]), ((4,),), (4,), point=X[:4])
     assert names_of(few) == set()
 
 
@@ -497,148 +374,44 @@ def test_an_expression_that_is_nearly_right_is_no_cause():
 
 def test_a_term_where_the_function_does_not_depend_on_its_input_is_none():
     claimed = np.diag(X) + 0.25 * np.roll(np.eye(12), 1, axis=1)
-    assert names_of(case_of(np.diag(X), claimed, ((12,),), (12,), point=X)) == set()
+    assert names_of(Claim(np.diag(X), claimed, ((12,),), (12,), point=X)) == set()
 
 
 def test_two_thirds_is_not_said_to_come_from_a_dimension_of_three():
-    found = diagnosed(columns(lambda g: 2 * g / 3))[0]
+    found = causes_of(columns(lambda g: 2 * g / 3))[0]
     assert found.message == "multiplied by 0.66667"
-
-
-@pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_the_entries_of_a_claim_that_is_no_number_show_no_other_cause(number):
-    claimed = 2 * dense()
-    claimed[0, 0] = number
-    assert diagnosed(case_of(dense(), claimed, ((12,),), (12,))) == ()
 
 
 def test_zeros_are_no_sum_of_rows_that_add_up_to_zero():
     share = np.exp(X) / np.exp(X).sum()
     measured = np.diag(share) - np.outer(share, share)
-    found = diagnosed(case_of(measured, np.zeros((12, 12)), ((12,),), (12,), point=X))
+    found = causes_of(Claim(measured, np.zeros((12, 12)), ((12,),), (12,), point=X))
     assert [cause.name for cause in found] == ["zero"]
 
 
 def test_an_input_that_is_not_symmetric_is_not_called_so():
     case = symmetric_case()
     other = replace(case, point=np.random.default_rng(8).normal(size=16))
-    assert "symmetric input" not in {cause.name for cause in diagnosed(other)}
+    assert "symmetric input" not in {cause.name for cause in causes_of(other)}
 
 
 def test_a_claim_that_is_wrong_along_symmetric_directions_is_no_symmetric_input():
     case = symmetric_case()
     other = replace(case, claimed=1.5 * case.claimed)
-    assert "symmetric input" not in {cause.name for cause in diagnosed(other)}
-
-
-def test_equal_columns_of_a_function_whose_columns_are_equal_are_no_ignored_tangent():
-    measured = np.tile(dense(12, 1), 12)
-    case = replace(case_of(measured, 2 * measured, ((12,),), (12,)), is_forward=True)
-    assert "cotangent ignored" not in {cause.name for cause in diagnosed(case)}
-
-
-def test_equal_rows_may_be_a_sum_of_the_cotangent_and_are_not_called_ignored():
-    claimed = np.tile(dense(1, 12), (12, 1))
-    found = diagnosed(case_of(dense(), claimed, ((12,),), (12,)))
-    assert "cotangent ignored" not in {cause.name for cause in found}
+    assert "symmetric input" not in {cause.name for cause in causes_of(other)}
 
 
 @pytest.mark.parametrize(("factor", "named"), [(2.0, True), (1 / 3, True), (1.37, False)])
 def test_three_entries_show_a_factor_that_has_a_reason(factor, named):
     measured = dense(1, 3)
-    found = diagnosed(case_of(measured, factor * measured, ((3,),), (1,)))
+    found = causes_of(Claim(measured, factor * measured, ((3,),), (1,)))
     assert [cause.name for cause in found] == ["factor"] * named
 
 
-# The result of a check, explained.
-
-SPACES = Space((Slot("x", (12,)),)), Space((Slot("y", (12,)),))
-
-
-def result_with(claimed: np.ndarray, name: str = "backward", *, whole: bool = True) -> CheckResult:
-    measured, allowed = dense(), 1e-6 * np.ones((12, 12))
-    wrong = ~(np.abs(claimed - measured) <= allowed)
-    rows = np.arange(12)
-    columns_ = rows if whole else rows[:6]
-    tables = [table[:, columns_] for table in (claimed, measured, allowed / 10, allowed, wrong)]
-    evidence = MeasuredBlock(rows, columns_, *tables, whole=whole)
-    return CheckResult(name, Verdict.FAILED, "wrong", evidence=evidence)
-
-
-def explained_result(result: CheckResult) -> CheckResult:
-    return explain_result(result, *SPACES, np.ones(12), np.ones(12))
-
-
-def test_a_failure_is_explained_with_place_cause_and_patch():
-    claimed = dense()
-    claimed[:, 9:] *= 3
-    found = explained_result(result_with(claimed))
-    assert found.where == "the last 3 of 12 entries of x"
-    assert [cause.name for cause in found.causes] == ["factor"]
-    assert found.evidence is None
-    assert found.patch is not None
-    assert found.patch.wrong[0] == (False,) * 9 + (True,) * 3
-
-
-@pytest.mark.parametrize("verdict", [each for each in Verdict if each is not Verdict.FAILED])
-def test_only_a_failure_is_explained(verdict):
-    found = explained_result(replace(result_with(2 * dense()), verdict=verdict))
-    assert (found.causes, found.where, found.evidence) == ((), "", None)
-
-
-def test_zeros_of_a_second_derivative_are_a_value_taken_as_a_constant():
-    zeros = np.zeros((12, 12))
-    first, second = (
-        explained_result(result_with(zeros, name)).causes[0]
-        for name in ("backward", "second_order")
-    )
-    assert first.name == second.name == "zero"
-    assert "constant" not in first.message
-    assert "takes a value that depends on it as a constant" in second.message
-    wrong = explained_result(result_with(2 * dense(), "second_order"))
-    assert [cause.name for cause in wrong.causes] == ["factor"]
-
-
-def test_a_few_measured_columns_show_a_cause_or_the_report_says_how_to_see_it():
-    factor = explained_result(result_with(3 * dense(), whole=False))
-    assert [cause.name for cause in factor.causes] == ["factor"]
-    assert factor.notes == ()
-    other = explained_result(
-        result_with(dense() + np.random.default_rng(3).normal(size=(12, 12)), whole=False)
-    )
-    assert other.causes == ()
-    assert "check fewer inputs" in other.notes[0]
-
-
-def test_a_finding_whose_claim_is_no_number_has_this_cause_in_every_check():
-    place = Place("x", 0, (0,))
-    finding = Finding("linearity", "told", "linearity", place, None, np.nan, 1.0)
-    result = CheckResult("linearity", Verdict.FAILED, "told", (finding,))
-    assert [cause.name for cause in explained_result(result).causes] == ["not a number"]
-
-
-def finding_of(kind: str, name: str = "y") -> Finding:
-    return Finding("backward", "told", kind, Place("x", 0, (0,)), Place(name, 0, (0,)))
-
-
-@pytest.mark.parametrize(
-    ("kinds", "names", "score"),
-    [
-        (("entry", "entry"), (), 0.0),
-        (("kink", "kink"), (), 0.0),
-        (("last call", "entry"), ("stale",), 0.5),
-        (("first call", "first point"), ("stale",), 1.0),
-    ],
-)
-def test_kinds_of_findings_name_their_causes_as_far_as_the_findings_go(kinds, names, score):
-    result = CheckResult("any", Verdict.FAILED, "told", tuple(map(finding_of, kinds)))
-    causes = explained_result(result).causes
-    assert tuple(cause.name for cause in causes) == names
-    assert all(cause.score == score for cause in causes)
-
-
-def test_outputs_that_are_detached_are_named():
-    findings = (finding_of("detached", "loss"), finding_of("detached", "aux"))
-    [cause] = explained_result(CheckResult("any", Verdict.FAILED, "told", findings)).causes
-    assert cause.name == "zero"
-    assert cause.message.startswith("aux has a derivative and claims to have none; loss has")
+def test_of_few_measured_columns_the_report_says_how_to_see_a_cause():
+    """Of 600 inputs no Jacobian is measured."""
+    measured = dense(12, 600)
+    off = np.random.default_rng(3).normal(size=(12, 600))
+    result = Claim(measured, measured + off, ((600,),), (12,)).judge()
+    assert result.causes == ()
+    assert "check fewer inputs" in " ".join(result.notes)
