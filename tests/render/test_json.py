@@ -61,14 +61,13 @@ def test_evidence_is_neither_compared_nor_printed_nor_written():
     ("text", "says"),
     [
         ("", "written by gradproof as JSON"),
+        ("[]", "written by gradproof as JSON"),
         ("[" * 200_000, "written by gradproof as JSON"),
-        ('{"format_version": 3}', "format_version 3, and this gradproof reads 4"),
-        ('{"format_version": true}', "format_version True"),
+        ('{"format_version": 3}', "format_version 3, and this gradproof reads 5"),
         ('{"seed": ' + "1" * 5000 + "}", "written by gradproof as JSON"),
-        ('{"format_version": 4}', r"required field missing @ \$\.target"),
+        ('{"format_version": 5}', r"required field missing @ \$\.target"),
         ('{"format_version": 99, "reports": []}', "format_version 99"),
-        ('{"format_version": 1, "reports": {}}', "another type"),
-        ('{"format_version": 1, "reports": [{"name": "x"}]}', r"missing @ \$\[0\]\.report"),
+        ('{"format_version": 5, "reports": [{"name": "x"}]}', "written by gradproof as JSON"),
     ],
 )
 def test_what_is_no_report_is_refused_in_a_sentence(text, says):
@@ -80,8 +79,7 @@ def test_what_is_no_report_is_refused_in_a_sentence(text, says):
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
-        (("checks",), {}, "another type"),
-        (("seed",), "7", "another type"),
+        (("seed",), "seven", "@ $.seed"),
         (("seconds",), 10**400, "int too large to convert to float) @ $.seconds"),
         (("checks", 0, "verdict"), "maybe", "expected Verdict @ $.checks[0].verdict"),
         (("checks", 0, "findings", 0), 3, "expected Finding @ $.checks[0].findings[0]"),
