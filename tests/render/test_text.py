@@ -57,7 +57,7 @@ def test_a_pass_takes_at_most_8_lines_and_says_what_passed_and_what_did_not(name
     labels = {line[:11].strip() for line in shown[1:]} - {""}
     assert {"inputs", "outputs", "passed"} <= labels
     assert ("skipped" in labels) == any(each.verdict == "skipped" for each in asked)
-    assert ("note" in labels) == bool(asked.notes)
+    assert ("note:" in str(asked)) == bool(asked.notes)
 
 
 def test_a_pass_says_to_what_it_is_verified_unless_that_is_unknown():
@@ -145,11 +145,9 @@ def _failing(name="backward", where="", *others):
 @pytest.mark.parametrize(
     ("name", "where", "others", "words"),
     [
-        ("backward", "", (), "compare the formula with the function, for this one entry"),
+        ("backward", "", (), "compare the formula with the function, term by term"),
         ("backward", "", ("forward",), "forward mode is right here: compare the two formulas"),
         ("forward", "x[2]", ("backward",), "backward mode is right here"),
-        ("backward", "the last 3 of 67 rows of x", (), "at the ends: a loop, a mask"),
-        ("backward", "only where x < 0", (), "in the branch that these values take"),
         ("linearity", "", (), "call the backward twice by hand"),
         ("third_order", "", (), "differentiate the backward's formula"),
     ],

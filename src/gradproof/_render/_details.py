@@ -22,14 +22,19 @@ class Amount:
         notes: its remarks.
         arrays: those whose statistics are shown, in a line each.
         names: lines for the names of checks that passed, or were skipped.
+        arguments: lines for the names of inputs, and of outputs.
+        note_lines: lines of a remark; 0 for all.
     """
 
     beside: int
     notes: int
     arrays: int
     names: int
+    arguments: int = 4
+    note_lines: int = 0
 
 
+PASS = Amount(0, 1, 0, 3, arguments=1, note_lines=1)
 BRIEF, USUAL, FULL = Amount(0, 1, 0, 1), Amount(2, 3, 3, 8), Amount(6, 100, 20, 8)
 
 
@@ -63,7 +68,7 @@ class Details:
 
     def notes(self, notes: tuple[str, ...]) -> Iterator[Line]:
         for note in filter(self._is_new, notes[: self.amount.notes]):
-            yield from wrapped_lines("    note: ", note, "dim")
+            yield from wrapped_lines("    note: ", note, "dim", most=self.amount.note_lines)
 
     def _is_new(self, text: str) -> bool:
         """Whether a text is said for the first time."""

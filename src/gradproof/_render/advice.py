@@ -37,12 +37,6 @@ _OF_KIND = {
         "shapes that it returns"
     ),
 }
-# Beginning or part of `CheckResult.where` -> where to compare the formulas.
-_OF_PLACE = {
-    "only where": "in the branch that these values take",
-    "the last": "at the ends: a loop, a mask or a block size that does not divide the size",
-    "the first": "at the ends: a loop, a mask or a block size that does not divide the size",
-}
 _MODES = tuple(each.name for each in TABLE if each.derivative and each.order == 1)
 
 
@@ -94,15 +88,4 @@ def _advice(result: CheckResult, report: Report) -> str:
         how = "both modes are wrong: look at what they share, such as saved values"
     else:
         how = "compare the formula with the function"
-    return f"{how}, {_place_to_compare(result)}"
-
-
-def _place_to_compare(result: CheckResult) -> str:
-    for words, place in _OF_PLACE.items():
-        if words in result.where:
-            return place
-    if len(result.findings) == 1:
-        return "for this one entry, by hand: print what is read and written for it"
-    if result.where and result.where != "everywhere":
-        return "for these entries: what is read and written for them and for no others"
-    return "term by term, on a case of two or three entries"
+    return f"{how}, term by term, on a case of two or three entries"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.visible import escape_invisible
 from gradproof._render import summary
-from gradproof._render._details import BRIEF, FULL, USUAL, Amount, Details
+from gradproof._render._details import BRIEF, FULL, PASS, USUAL, Amount, Details
 from gradproof._render._spans import (
     Line,
     Span,
@@ -24,9 +24,7 @@ from gradproof._render._spans import (
     wrapped_lines,
 )
 
-LINES_OF_PASS = 8
 LINES_OF_FAILURE = 25  # what does not fit is in the records, and on the page
-LONGEST_LIST = 4  # lines for the names of inputs, or of outputs
 DECIDED = (Verdict.FAILED, Verdict.INCONCLUSIVE)
 
 
@@ -53,7 +51,7 @@ def lines(report: Report, *, full: bool = False) -> list[Line]:
 
 def _unescaped_lines(report: Report, *, full: bool) -> list[Line]:
     if report.verdict is Verdict.PASSED and not full:
-        return _lines_of_pass(report)
+        return list(_lines(report, [], PASS))
     # What failed comes before what is open. What passed has a line only where all did.
     verdicts = (Verdict.PASSED,) if report.verdict is Verdict.PASSED else DECIDED
     shown = [each for word in verdicts for each in report.checks if each.verdict is word]
@@ -65,43 +63,11 @@ def _unescaped_lines(report: Report, *, full: bool) -> list[Line]:
     return found
 
 
-def _lines_of_pass(report: Report) -> list[Line]:
-    bound = summary.bound_text(summary.resolution(report))
-    calls = summary.count_of_calls(report)
-    cost = f"seed {report.seed}, {calls:,} call{'' if calls == 1 else 's'}, {report.seconds:.2f} s"
-    found = [_title(report, f", verified to {bound}" if bound else "", cost)[0]]
-    for label, names in (("  inputs   ", report.inputs), ("  outputs  ", report.outputs)):
-        found += _lines_of_names(label, names, 1)
-    note = list(wrapped_lines("  note     ", _first_note(report), "dim", most=1))
-    reasons = _names_by_reason(report)
-    room = LINES_OF_PASS - len(found) - len(note)
-    passed = [each.name for each in report.checks if each.verdict is Verdict.PASSED]
-    found += _lines_of_names("  passed   ", passed, room - min(len(reasons), 2 - len(note)))
-    found += note
-    skipped = list(_skipped_lines(reasons, LINES_OF_PASS - len(found)))
-    return found + skipped
-
-
-def _first_note(report: Report) -> str:
-    notes = tuple(dict.fromkeys(report.notes))
-    return f"{f'1 of {len(notes)}: ' if len(notes) > 1 else ''}{notes[0]}" if notes else ""
-
-
-def _skipped_lines(reasons: dict[str, list[str]], room: int) -> Iterator[Line]:
-    """A line for each reason; where they do not fit the last has the names that are left."""
-    rows = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    if len(rows) > room:
-        rest = [name for names in list(reasons.values())[room - 1 :] for name in names]
-        rows[room - 1 :] = [f"see report.details(): {', '.join(rest)}"]
-    for place, text in enumerate(rows):
-        yield from wrapped_lines(" " * 11 if place else "  skipped  ", text, "dim", most=1)
-
-
 def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator[Line]:
     """The report with a line for each check shown and details below it, when brief of the first."""
-    yield from _title(report, "", cost_of(report))
-    yield from _lines_of_names("  inputs   ", report.inputs, LONGEST_LIST)
-    yield from _lines_of_names("  outputs  ", report.outputs, LONGEST_LIST)
+    yield from _title(report)
+    yield from _lines_of_names("  inputs   ", report.inputs, amount.arguments)
+    yield from _lines_of_names("  outputs  ", report.outputs, amount.arguments)
     if shown:
         yield ()
     below = Details(report, amount)
@@ -116,7 +82,7 @@ def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator
             yield from ((Span(" " * indent + line),) for line in rest)
             yield from below.lines(result)
     others = list(_lines_of_other_checks(report, shown, below))
-    if others:
+    if shown and others:
         yield ()
     yield from others
 
@@ -125,10 +91,12 @@ def _names_and_verdicts(shown: list[CheckResult]) -> tuple[list[str], list[str]]
     return [each.name for each in shown], [each.verdict.value for each in shown]
 
 
-def _title(report: Report, bound: str, cost: str) -> list[Line]:
+def _title(report: Report) -> list[Line]:
     """Name, verdict and cost; where they are too long for a line the cost has one of its own."""
-    target = " ".join(report.target.split())
-    verdict = _verdict(report.verdict)
+    target, calls = " ".join(report.target.split()), summary.count_of_calls(report)
+    cost = f"seed {report.seed}, {calls:,} call{'s' * (calls != 1)}, {report.seconds:.2f} s"
+    verdict, bound = _verdict(report.verdict), summary.bound_text(summary.resolution(report))
+    bound = f", verified to {bound}" if bound and report.verdict is Verdict.PASSED else ""
     missing = f", {open_}" if (open_ := summary.unverified_text(report)) else ""
     left = f"gradproof  {target}  {verdict.text}{bound}{missing}"
     title = (
@@ -154,17 +122,6 @@ def _lines_of_names(label: str, names: Sequence[str], most: int, role: str = "")
     yield from wrapped_lines(label, text(), role, most)
 
 
-def cost_of(report: Report) -> str:
-    """Seed, calls and time, in a line."""
-    nouns = (("function", "call"), ("vjp", "VJP"), ("jvp", "JVP"))
-    counts = [
-        f"{report.calls[kind]:,} {noun}{'' if report.calls[kind] == 1 else 's'}"
-        for kind, noun in nouns
-        if report.calls.get(kind)
-    ]
-    return ", ".join([f"seed {report.seed}", *counts, f"{report.seconds:.2f} s"])
-
-
 def _verdict(verdict: Verdict, width: int = 0) -> Span:
     word = verdict.value.upper() if verdict is Verdict.FAILED else verdict.value
     return Span(word.ljust(width), verdict.value)
@@ -180,14 +137,20 @@ def _lines_of_other_checks(
         yield from wrapped_lines(label, decided, verdict.value)
     passed = [each for each in rest if each.verdict is Verdict.PASSED]
     yield from _lines_of_names("  passed   ", [each.name for each in passed], below.amount.names)
-    yield from below.notes(tuple(dict.fromkeys(note for each in passed for note in each.notes)))
-    label = "  skipped  "
+    notes = tuple(dict.fromkeys(note for each in passed for note in each.notes))
+    yield from below.notes(notes)
+    label, reasons = "  skipped  ", _names_by_reason(report)
     if report.verdict is Verdict.FAILED:
         skipped = [each.name for each in rest if each.verdict is Verdict.SKIPPED]
         yield from _lines_of_names(label, skipped, below.amount.names, "dim")
     else:
-        for reason, names in _names_by_reason(report).items():
-            yield from wrapped_lines(label, f"{', '.join(names)}: {reason}", "dim")
+        rows = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+        room = 1 if notes else 2
+        if below.amount is PASS and len(rows) > room:
+            others = [name for names in list(reasons.values())[room - 1 :] for name in names]
+            rows[room - 1 :] = [f"see report.details(): {', '.join(others)}"]
+        for row in rows:
+            yield from wrapped_lines(label, row, "dim", most=int(below.amount is PASS))
             label = " " * len(label)
     if report.repeat and report.verdict is not Verdict.PASSED:
         yield from command("  repeat   ", report.repeat)
