@@ -25,7 +25,7 @@ from gradproof import _asserts, _output
 from gradproof._asserts import WAYS, assert_derivatives, undecided_line
 from gradproof._data import files, options
 from gradproof._data.records import Report, Verdict
-from gradproof._data.settings import SEED, share_of
+from gradproof._data.settings import SEED
 from gradproof._render import json, summary
 from gradproof.errors import DerivativeError, UsageError
 
@@ -33,7 +33,6 @@ MARKER = "gradproof(**options): defaults of check_derivatives in this module, cl
 
 Checked = dict[str, Any]  # what is kept of one report: strings and numbers only
 
-_SEEDS = "gradproof/seeds"  # in pytest's cache: of each test that failed, the seed that showed it
 _RUN = pytest.StashKey["_Run"]()
 _CHECKED = pytest.StashKey[list[Checked]]()
 
@@ -51,12 +50,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         type=int,
         help="seed of the probes of every check that is given none",
-    )
-    group.addoption(
-        "--gradproof-total-seconds",
-        metavar="S",
-        type=float,
-        help="time for all checks of the run together; what is undecided then is inconclusive",
     )
     group.addoption(
         "--gradproof-gradcheck",
@@ -77,8 +70,6 @@ def pytest_configure(config: pytest.Config) -> None:
     try:  # now, not after an hour of tests
         options.choice_kind(WAYS)("gradproof_inconclusive", _inconclusive_option(config))
         SEED("--gradproof-seed", config.getoption("gradproof_seed"))
-        seconds = config.getoption("gradproof_total_seconds")
-        options.kind_or_none(options.positive_number)("--gradproof-total-seconds", seconds)
         if file is not None:
             _output.format_of(file, "--gradproof-report")
             files.prepare(file, "--gradproof-report")
@@ -89,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(run, "gradproof-run")
     config.add_cleanup(_install_faces(run, config.getoption("gradproof_gradcheck") is not None))
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only sends
-        config.pluginmanager.register(_Collector(config, file), "gradproof-collector")
+        config.pluginmanager.register(_Collector(file), "gradproof-collector")
 
 
 def _inconclusive_option(config: pytest.Config) -> str:
@@ -150,8 +141,6 @@ class _Run(_asserts.Run):
         self._config = config
         self.needs_reports = config.getoption("gradproof_report") is not None
         self._item: pytest.Item | None = None
-        self._left: float | None = config.getoption("gradproof_total_seconds")
-        self._seeds = _remembered_seeds(config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -163,19 +152,12 @@ class _Run(_asserts.Run):
             self._item = None
 
     def options(self) -> dict[str, Any]:
-        """Seed and time: a test that failed is tried with the seed that showed it."""
-        given = self._config.getoption("gradproof_seed")
-        remembered = None if self._item is None else self._seeds.get(self._item.nodeid)
-        options = {
-            "seed": remembered if given is None else given,
-            "budget_seconds": None if self._left is None else share_of(self._left),
-        }
-        return {name: value for name, value in options.items() if value is not None}
+        """The seed that the run was given, if any."""
+        seed = self._config.getoption("gradproof_seed")
+        return {} if seed is None else {"seed": seed}
 
     def count_report(self, report: Report, way: str) -> Report:
         """Count the report, which the line for a shell repeats that runs its test alone."""
-        if self._left is not None:
-            self._left -= report.seconds
         if self._item is None:  # a file is being imported
             return report
         report = dataclasses.replace(report, repeat=self._repeat_line(self._item, report.seed))
@@ -263,34 +245,20 @@ def pytest_report_teststatus(
 class _Collector:
     """Gathers what all tests checked, in the process that reports to the user."""
 
-    def __init__(self, config: pytest.Config, file: str | None) -> None:
+    def __init__(self, file: str | None) -> None:
         self._file = file
         self._path = "" if file is None else os.path.abspath(file)  # tests may move elsewhere
         self._checked: list[tuple[str, Checked]] = []
-        self._config, self._seeds = config, _remembered_seeds(config)
-
-    def pytest_report_header(self) -> str | None:
-        """Says that some tests are not tried with a fresh seed."""
-        if not self._seeds:
-            return None
-        return f"gradproof: the last seeds of {len(self._seeds)} tests that failed are tried first"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._checked += [(report.nodeid, checked) for checked in _checks_of_test(report)]
-        refuted = [each["seed"] for each in _checks_of_test(report) if each["verdict"] == "failed"]
-        if report.failed and refuted:
-            self._seeds[report.nodeid] = refuted[-1]  # the check at which the test stopped
-        elif report.passed and report.when == "call":
-            self._seeds.pop(report.nodeid, None)
 
     def pytest_sessionfinish(self) -> None:
-        """Remember seeds, and write the report."""
-        if cache := getattr(self._config, "cache", None):
-            cache.set(_SEEDS, self._seeds)
-        if self._file is None:
-            return
-        reports = [(name, json.load(checked["json"])) for name, checked in self._named_checks()]
-        _output.save(reports, self._path, "--gradproof-report")
+        """Write the report."""
+        if self._file is not None:
+            named = self._named_checks()
+            reports = [(name, json.load(checked["json"])) for name, checked in named]
+            _output.save(reports, self._path, "--gradproof-report")
 
     def _named_checks(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""
@@ -312,9 +280,3 @@ class _Collector:
         terminalreporter.write_line(f"gradproof: {summary.tally(rows)}", **{colour: True})
         if self._file is not None:
             terminalreporter.write_line(f"gradproof: report in {self._file}")
-
-
-def _remembered_seeds(config: pytest.Config) -> dict[str, int]:
-    """Seeds by the tests that failed with them in the last run; none without pytest's cache."""
-    cache = getattr(config, "cache", None)
-    return {} if cache is None else dict(cache.get(_SEEDS, {}))

@@ -40,7 +40,6 @@ def test_every_way_of_the_ini_option_is_listed_and_its_example_is_one():
         "--gradproof-report",
         "--gradproof-seed",
         "--gradproof-gradcheck",
-        "--gradproof-total-seconds",
     ],
 )
 def test_the_options_of_the_page_exist(option, pytestconfig):

@@ -7,7 +7,6 @@ framework is loaded; the last ones check real derivatives.
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -226,7 +225,6 @@ def test_marks_give_defaults_the_nearest_first_and_errors_are_the_users(run):
     ("options", "ini", "says"),
     [
         (["--gradproof-report=x.txt"], "", "*expected a name that ends in .html or .json*"),
-        (["--gradproof-total-seconds=0"], "", "*--gradproof-total-seconds: expected a positive*"),
         (["--gradproof-seed=-1"], "", "*--gradproof-seed: expected 0 <= seed*, got -1*"),
         (
             [],
@@ -239,109 +237,6 @@ def test_options_that_mean_nothing_end_the_run_before_it_starts(run, options, in
     result = run(VERDICTS, *options, ini=ini)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([says])
-
-
-SEEDS = """
-import pytest, random
-
-def op(verdict, bar):
-    pass
-
-seeds = iter(range(100, 200))
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    import gradproof
-    given = gradproof.check
-    def check(*args, seed=None, **kwargs):
-        return given(*args, seed=next(seeds) if seed is None else seed, **kwargs)
-    monkeypatch.setattr(gradproof, "check", check)
-
-def test_always_right(check_derivatives):
-    print("SEED", check_derivatives(op, ("passed", 1e-9)).seed)
-
-def test_wrong(check_derivatives):
-    import os
-    check_derivatives(op, ("passed", 1e-9))
-    report = check_derivatives(op, (os.environ["VERDICT"], 1e-9))
-    print("SEED", report.seed)
-
-def test_expects_a_refusal(check_derivatives):
-    with pytest.raises(AssertionError) as failure:
-        check_derivatives(op, ("failed", 1.0))
-    print("SEED", failure.value.report.seed)
-"""
-
-
-def test_the_seed_that_failed_is_tried_first_until_it_passes(run, monkeypatch, pytester):
-    def seeds(verdict: str, *options: str) -> tuple[str, list[str]]:
-        monkeypatch.setenv("VERDICT", verdict)
-        result = run(SEEDS, "-p", "cacheprovider", "-rA", *options)
-        said = result.stdout.str()
-        words = said.replace("::", " ").split()
-        shown = [words[place + 1] for place, word in enumerate(words) if word == "SEED"]
-        assert bool(verdict == "failed") is (result.ret == 1)
-        return said, shown
-
-    header = "gradproof: the last seeds of 1 tests that failed are tried first"
-    said, _ = seeds("failed")
-    assert header not in said
-    [seed] = set(re.findall(r"test_wrong --gradproof-seed=(\d+)", said))
-    assert seed == "102"  # the second of its checks failed, with the third seed drawn
-    said, _ = seeds("failed")
-    assert header in said
-    assert set(re.findall(r"test_wrong --gradproof-seed=(\d+)", said)) == {seed}
-    said, shown = seeds("passed")  # other tests draw fresh ones all the while
-    assert header in said
-    assert shown == ["100", seed, "101"]
-    said, shown = seeds("passed")
-    assert header not in said
-    assert shown == ["100", "102", "103"]
-    seeds("failed")
-    assert seeds("failed", "--gradproof-seed=5")[1] == ["5", "5"]  # what is asked for wins
-
-
-TIMED = """
-import time
-
-def op(verdict, bar):
-    pass
-
-def test_one(check_derivatives):
-    check_derivatives(op, ("passed", 1e-9))
-
-def test_two(check_derivatives):
-    check_derivatives(op, ("passed", 1e-9))
-    check_derivatives(op, ("passed", 1e-9), budget_seconds=7.0)
-"""
-
-
-def test_all_checks_of_a_run_share_one_budget_of_time(pytester, monkeypatch):
-    """Each gets half of what is left; what a call says for itself wins."""
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    monkeypatch.setattr(gradproof, "check", gradproof.check)
-    pytester.makeconftest("""
-import gradproof
-from gradproof import CheckResult, Report, Verdict
-
-def check(fn, inputs, kwargs=None, *, seed=None, budget_seconds=None):
-    said = f"budget of {budget_seconds:g}; raise budget_seconds="
-    result = CheckResult("backward", Verdict.INCONCLUSIVE, said)
-    return Report(fn.__name__, ("x",), ("y",), (result,), {}, 4.0, 5)
-
-gradproof.check = check
-""")
-    pytester.makepyfile(test_it=TIMED)
-    report = "--gradproof-report=r.json"
-    pytester.runpytest_inprocess(
-        "-p", "no:cacheprovider", "-W", "ignore", report, "--gradproof-total-seconds=10"
-    )
-    found = reports_in(pytester.path / "r.json")
-    assert [each["checks"][0]["summary"] for _, each in found] == [
-        "budget of 5; raise budget_seconds=",
-        "budget of 3; raise budget_seconds=",
-        "budget of 7; raise budget_seconds=",
-    ]
 
 
 def test_pytest_works_without_the_plugin(run):

@@ -42,24 +42,12 @@ _KINDS: dict[str, options.Kind] = {
     "budget_seconds": options.positive_number,
     "trusted": options.boolean,
 }
-LEAST_SECONDS = 1e-3  # of a check for which nothing is left: it begins, and says that
 RTOL = 1e-6  # relative tolerance in double precision, where none is chosen
 
 
 def new_seed() -> int:
     """A new seed, from the operating system and not from anybody's generator."""
     return secrets.randbits(31)
-
-
-def share_of(left: float, among: int = 2) -> float:
-    """Seconds for the next of so many checks: an equal part of those that are left for all.
-
-    What it does not need is so passed on. Where the number is not known it counts as two: one that
-    takes all it gets leaves as much to the others together, and however many follow, what they get
-    adds up to no more than was left. A check that begins when nothing is left gets a millisecond,
-    and says that its time is spent.
-    """
-    return max(left / among, LEAST_SECONDS)
 
 
 @dataclass(frozen=True, kw_only=True)
