@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
@@ -40,36 +40,35 @@ from gradproof.torch._compat import (
 GENERATORS = (torch.Generator, *OTHERS)
 
 
-_CPU = torch.default_generator
-
-
-def _generators() -> list[torch.Tensor]:
-    """The states of the global generators, on the CPU and on devices in use."""
+def _generator_states() -> list[torch.Tensor]:
+    """Those of the global generators, on the CPU and on devices in use."""
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return [_CPU.get_state(), *devices]
+    return [torch.default_generator.get_state(), *devices]
 
 
-def _set_generators(states: list[torch.Tensor]) -> None:
-    _CPU.set_state(states[0])
+def _set_generator_states(states: list[torch.Tensor]) -> None:
+    torch.default_generator.set_state(states[0])
     if len(states) > 1:
         torch.cuda.set_rng_state_all(states[1:])
 
 
-def _same_state(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _is_same_state(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two states are the same: to compare byte by byte takes twice as long."""
     return torch.equal(one.view(torch.int32), other.view(torch.int32))
 
 
 def _are_same_states(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
-    return all(map(_same_state, some, others))  # devices that came into use later are left out
+    return all(map(_is_same_state, some, others))  # devices that came into use later are left out
 
 
-_DRAW = partial(torch.rand, (), device="cpu")
 keep_generator(
     "PyTorch",
-    Source(_generators, _set_generators, _are_same_states, _DRAW)
-    if torch.backends.cuda.is_built()
-    else Source(_CPU.get_state, _CPU.set_state, _same_state, _DRAW),
+    Source(
+        _generator_states,
+        _set_generator_states,
+        _are_same_states,
+        partial(torch.rand, (), device="cpu"),
+    ),
 )
 
 
@@ -81,7 +80,7 @@ def sources_in(values: Iterable[object]) -> list[Source]:
 
 def _source_of(value: object) -> Source | None:
     if isinstance(value, torch.Generator):
-        return Source(value.get_state, value.set_state, _same_state)
+        return Source(value.get_state, value.set_state, _is_same_state)
     return source_of(value)
 
 
@@ -91,63 +90,79 @@ def put_device_back(kept: Any) -> None:
         torch.set_default_device(kept and kept.device)
 
 
-@contextmanager
-def _defaults_kept() -> Iterator[None]:
-    dtype, device = torch.get_default_dtype(), default_device()
-    try:
-        yield
-    finally:
-        put_device_back(device)
-        if torch.get_default_dtype() is not dtype:  # to ask takes less than to say so
-            torch.set_default_dtype(dtype)
+class ThreadState(NamedTuple):
+    """What PyTorch keeps for this thread, or for the process, at one moment."""
 
+    dtype: torch.dtype
+    device: Any
+    is_special: bool  # in inference mode, or compiled: what a check runs outside of
+    anomalies: tuple[bool, bool]  # looked for, and NaN among them
+    gradients: tuple[bool, bool]  # of reverse mode, and of forward mode
+    hooks: tuple[str | None, Any]  # of saved tensors: why they are refused, and the last ones
+    modes: tuple[tuple[Any, ...], ...]  # of functions and of operators
+    keys: tuple[bool, ...]  # whether each of `LAZY_BITS` is passed over
+    transforms: int  # of torch.func that are entered
+    level: int  # of forward mode
 
-@contextmanager
-def _without_anomalies() -> Iterator[None]:
-    """NaN is for the check to find: to look for it in every node reads tensors under vmap."""
-    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-    try:
-        torch.set_anomaly_enabled(False)
-        yield
-    finally:
-        torch.set_anomaly_enabled(*before)
+    @classmethod
+    def now(cls) -> ThreadState:
+        """The state now."""
+        compiler = frame_evaluation()
+        compiled = compiler is not None and compiler.get_eval_frame_callback() is not None
+        return cls(
+            torch.get_default_dtype(),
+            default_device(),
+            compiled or torch.is_inference_mode_enabled(),
+            (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+            (torch.is_grad_enabled(), is_forward_grad_enabled()),
+            (
+                saved_tensor_hooks._saved_tensors_hooks_get_disabled_error_message(),
+                saved_tensor_hooks._top_saved_tensors_default_hooks(True),
+            ),
+            tuple(
+                [
+                    tuple(map(at, range(length()))) if length() else ()
+                    for length, at, _, _ in MODE_STACKS
+                ]
+            ),
+            tuple(map(is_key_excluded, LAZY_BITS)),
+            transform_depth(),
+            forward_level(),
+        )
 
+    def is_usual(self) -> bool:
+        """Whether it is that of a program that has changed nothing but the default dtype."""
+        return self[1:] == _USUAL
 
-@contextmanager
-def _allow_hooks() -> Iterator[None]:
-    """Default hooks of saved tensors that are there stay, and further ones are allowed."""
-    why = saved_tensor_hooks._saved_tensors_hooks_get_disabled_error_message()
-    there = saved_tensor_hooks._top_saved_tensors_default_hooks(True)
-    try:
-        saved_tensor_hooks._saved_tensors_hooks_enable()
-        yield
-    finally:
-        saved_tensor_hooks._saved_tensors_hooks_enable()
+    def restore(self) -> None:
+        """Make this the state again; each part, also where another one raises."""
+        if ThreadState.now() == self:
+            return
+        with ExitStack() as undo:
+            undo.callback(torch.set_default_dtype, self.dtype)
+            undo.callback(put_device_back, self.device)
+            undo.callback(torch.set_anomaly_enabled, *self.anomalies)
+            undo.callback(self._restore_hooks)
+            undo.callback(set_forward_grad_enabled, self.gradients[1])
+            undo.callback(set_grad_enabled, self.gradients[0])
+            undo.callback(self._restore_modes)
+            for key, is_excluded in zip(LAZY_BITS, self.keys, strict=True):
+                undo.callback(set_key_excluded, key, is_excluded)
+            for _ in range(forward_level() - self.level):
+                undo.callback(forward_ad.exit_dual_level)
+            if transform_depth() > self.transforms:
+                undo.callback(leave_transforms, self.transforms)
+
+    def _restore_hooks(self) -> None:
+        why, there = self.hooks
+        _allow_hooks()
         while (top := saved_tensor_hooks._top_saved_tensors_default_hooks(True)) and top != there:
             saved_tensor_hooks._pop_saved_tensors_default_hooks()
         if why is not None:
             saved_tensor_hooks._saved_tensors_hooks_disable(why, fail_if_non_empty=False)
 
-
-@contextmanager
-def _enable_gradients() -> Iterator[None]:
-    before = torch.is_grad_enabled(), is_forward_grad_enabled()
-    try:
-        set_grad_enabled(True)
-        set_forward_grad_enabled(True)
-        yield
-    finally:
-        set_grad_enabled(before[0])
-        set_forward_grad_enabled(before[1])
-
-
-@contextmanager
-def _modes_kept() -> Iterator[None]:
-    before = [list(map(at, range(length()))) for length, at, _, _ in MODE_STACKS]
-    try:
-        yield
-    finally:
-        for modes, (length, at, pop, push) in zip(before, MODE_STACKS, strict=True):
+    def _restore_modes(self) -> None:
+        for modes, (length, at, pop, push) in zip(self.modes, MODE_STACKS, strict=True):
             while (height := length()) > len(modes) or (
                 height and at(height - 1) is not modes[height - 1]
             ):
@@ -156,120 +171,68 @@ def _modes_kept() -> Iterator[None]:
                 push(mode)
 
 
-@contextmanager
-def _levels_kept() -> Iterator[None]:
-    """Transforms of torch.func and levels of forward mode that were entered are left."""
-    depth, level = transform_depth(), forward_level()
-    try:
-        yield
-    finally:
-        if transform_depth() > depth:
-            leave_transforms(depth)
-        while forward_level() > level:
-            forward_ad.exit_dual_level()
+_USUAL = (
+    None,
+    False,
+    (False, True),
+    (True, True),
+    (None, None),
+    ((), ()),
+    (False, False),
+    0,
+    -1,
+)
+_allow_hooks = saved_tensor_hooks._saved_tensors_hooks_enable
 
 
-@contextmanager
-def _keys_kept() -> Iterator[None]:
-    before = [is_key_excluded(key) for key in LAZY_BITS]
-    try:
-        yield
-    finally:
-        for key, out in zip(LAZY_BITS, before, strict=True):
-            set_key_excluded(key, out)
+class UsualState:
+    """A usual state of this thread and the filters of warnings, to be restored by itself."""
+
+    def __init__(self, kept: ThreadState) -> None:
+        self._kept, self._warnings = kept, (warnings.filters, warnings.showwarning)
+
+    @classmethod
+    def now(cls) -> UsualState | None:
+        """The state now; None where it is not usual."""
+        kept = ThreadState.now()
+        return cls(kept) if kept.is_usual() else None
+
+    def has_changed(self) -> bool:
+        """Whether it is another one now."""
+        now = warnings.filters, warnings.showwarning
+        return ThreadState.now() != self._kept or any(map(operator.is_not, now, self._warnings))
+
+    def restore(self) -> None:
+        """Make this the state again."""
+        warnings.filters, warnings.showwarning = self._warnings
+        self._kept.restore()
 
 
 @contextmanager
 def _usual_state() -> Iterator[None]:
-    """Gradients, forward mode, hooks and modes as at the top of a program."""
+    """Gradients, forward mode and hooks as at the top of a program; what is left of them goes.
+
+    NaN is for the check to find: to look for it in every node reads tensors under vmap. Modes and
+    default hooks that are there stay.
+    """
     if is_fake_mode_active():
         raise UsageError(
             "the check was called under FakeTensorMode, where tensors have no numbers to measure; "
             "call it outside"
         )
-    with (
-        _defaults_kept(),
-        _without_anomalies(),
-        _allow_hooks(),
-        _enable_gradients(),
-        _modes_kept(),
-        _keys_kept(),
-        _levels_kept(),
-    ):
+    kept = ThreadState.now()
+    try:
+        torch.set_anomaly_enabled(False)
+        _allow_hooks()
+        set_grad_enabled(True)
+        set_forward_grad_enabled(True)
         yield
+    finally:
+        kept.restore()
 
 
 def _outside_inference() -> AbstractContextManager[object]:
     return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
-
-
-class UsualState:
-    """The state of this thread where nothing is unusual, so that no context has to be made for it.
-
-    Every such state is `_USUAL` but for the default dtype and the filters of warnings.
-    """
-
-    def __init__(self) -> None:
-        self._values = _state_of_thread()
-        self._kept = torch.get_default_dtype(), warnings.filters, warnings.showwarning
-
-    @classmethod
-    def now(cls) -> UsualState | None:
-        """The state now; None where it is not usual."""
-        made = cls()
-        return made if made._values == _USUAL else None
-
-    def has_changed(self) -> bool:
-        kept = torch.get_default_dtype(), warnings.filters, warnings.showwarning
-        return _state_of_thread() != _USUAL or any(map(operator.is_not, kept, self._kept))
-
-    def restore(self) -> None:
-        """Make this the state again."""
-        if not self.has_changed():
-            return
-        dtype, warnings.filters, warnings.showwarning = self._kept
-        with ExitStack() as undo:
-            undo.callback(torch.set_default_dtype, dtype)
-            undo.callback(put_device_back, None)
-            undo.callback(torch.set_anomaly_enabled, False)
-            undo.callback(_enable_hooks)
-            undo.callback(set_grad_enabled, True)
-            undo.callback(set_forward_grad_enabled, True)
-            for length, _, pop, _ in MODE_STACKS:
-                for _ in range(length()):
-                    undo.callback(pop)
-            for key in LAZY_BITS:
-                undo.callback(set_key_excluded, key, False)
-            undo.callback(leave_transforms, 0)
-            for _ in range(forward_level() + 1):
-                undo.callback(forward_ad.exit_dual_level)
-
-
-def _enable_hooks() -> None:
-    saved_tensor_hooks._saved_tensors_hooks_enable()
-    while saved_tensor_hooks._top_saved_tensors_default_hooks(True):
-        saved_tensor_hooks._pop_saved_tensors_default_hooks()
-
-
-def _state_of_thread() -> tuple[Any, ...]:
-    compiler = frame_evaluation()
-    return (
-        compiler is None or compiler.get_eval_frame_callback() is None,
-        torch.is_inference_mode_enabled(),
-        torch.is_grad_enabled(),
-        is_forward_grad_enabled(),
-        torch.is_anomaly_enabled(),
-        default_device(),
-        saved_tensor_hooks._saved_tensors_hooks_get_disabled_error_message(),
-        saved_tensor_hooks._top_saved_tensors_default_hooks(True),
-        *[length() for length, _, _, _ in MODE_STACKS],
-        *map(is_key_excluded, LAZY_BITS),
-        transform_depth(),
-        forward_level(),
-    )
-
-
-_USUAL = (True, False, True, True, False, None, None, None, 0, 0, False, False, 0, -1)
 
 
 @contextmanager
