@@ -121,14 +121,6 @@ def alone() -> Any:
     return str(distributed.check(summed, (numbers(3),), budget_seconds=1))
 
 
-def waiting() -> Any:
-    """A message never comes."""
-    from exhibits.ranks import Waits, numbers
-    from gradproof.torch import distributed
-
-    return str(distributed.check(Waits.apply, (numbers(3),), budget_seconds=1.5))
-
-
 def sleeping() -> Any:
     """Rank 1 does not come back for a while."""
     import time

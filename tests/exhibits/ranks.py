@@ -662,18 +662,3 @@ APART: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
         "rank 0 calls allreduce of float64, rank 1 calls allreduce of float32",
     ),
 }
-
-
-class Waits(torch.autograd.Function):
-    """Rank 0 waits in its backward for what rank 1 never sends."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        received = torch.empty_like(g)
-        if here() == 0:
-            dist.recv(received, 1)
-        return received

@@ -101,18 +101,6 @@ class Trait:
 
 
 @dataclass(frozen=True)
-class ObservedRun:
-    """One run of a function and its backward, watched."""
-
-    value: Array  # F(x)
-    gradient: Array  # J^T v
-    traits: Sequence[Trait]  # as of `DifferentiableMap.gradient_traits`
-    effects: Sequence[tuple[str, str]]  # as of `DifferentiableMap.side_effects`, of this run
-    # Likewise, what backwards of the kept call left behind; asked when these have run.
-    left: Callable[[], Sequence[tuple[str, str]]] = tuple
-
-
-@dataclass(frozen=True)
 class Transform:
     """An AD transform, which claims the same derivative another way: compiled, checkpointed, ..."""
 
@@ -261,11 +249,6 @@ class DifferentiableMap(abc.ABC):
         another value than the function's beside a derivative, "random" for a random state that was
         set, and "drawn" for one that was only drawn from: a fault where the gradient depends on it.
         """
-        found = self.observe_run(v)
-        return [*found.effects, *found.left()]
-
-    def observe_run(self, v: Array) -> ObservedRun:
-        """What one further run of the function and its backward gives, is, and changes."""
         raise Unsupported("side effects are not observed")
 
     def map_at(self, x: Array) -> DifferentiableMap:

@@ -20,7 +20,7 @@ from gradproof._data.options import container
 from gradproof._data.space import Array, norm
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
-from gradproof._maps.contract import DifferentiableMap, ObservedRun, Trait, Transform, Unsupported
+from gradproof._maps.contract import DifferentiableMap, Trait, Transform, Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax._call import JaxCall
 from gradproof.jax._constants import double_precision
@@ -325,18 +325,6 @@ class JaxMap(ArrayMap):
             found = outputs_of(self.call.unguarded_result(self.here()))
             seeded = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
         return found, [("random", "the function set NumPy's global random state")] * seeded
-
-    def observe_run(self, v: Array) -> ObservedRun:
-        """One more call, and a backward of the kept one: JAX's arrays cannot change."""
-        found, effects = self._watched_call()
-        self.counts.add("function")
-        with self.around():
-            value, traits = self.codomain_vector(found), list[Trait]()
-            if (gradient := self._compiled_result("vjp", v)) is None:
-                gradients = self.pull(self.cotangents(v))
-                gradient, traits = [self.domain_vector(gradients)], self.traits_of(gradients)
-            self.counts.add("vjp")
-            return ObservedRun(value, gradient[0], traits, [*effects, *self._value_effects(found)])
 
     def transforms(self) -> Sequence[Transform]:
         """Every transform there is; none of a derivative that was written by hand."""

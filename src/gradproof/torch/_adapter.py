@@ -17,7 +17,6 @@ from gradproof._guard import restored
 from gradproof._maps.contract import (
     WHOLE,
     DifferentiableMap,
-    ObservedRun,
     Raised,
     Trait,
     Transform,
@@ -40,7 +39,7 @@ from gradproof.torch._outputs import Outputs, named_outputs
 from gradproof.torch._rounding import Rounding
 from gradproof.torch._samples import array_like as array_like
 from gradproof.torch._samples import values_of as values_of
-from gradproof.torch._side_effects import observed_run
+from gradproof.torch._side_effects import side_effects
 from gradproof.torch._tensors import private_vector
 
 
@@ -255,8 +254,8 @@ class TorchMap(DifferentiableMap):
             raise Unsupported(WHOLE)
         return outside_domain(self.graph, v)
 
-    def observe_run(self, v: Array) -> ObservedRun:
-        return observed_run(self.graph, v)
+    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
+        return side_effects(self.graph, v)
 
     def transforms(self) -> Sequence[Transform]:
         return transforms.TRANSFORMS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 
@@ -15,11 +15,7 @@ def gradient_traits(graph: Graph, v: Array) -> list[Trait]:
     """Properties of each gradient that differ from its input's."""
     if not graph.roots:
         return []
-    return differing_traits(graph, graph.grad(graph.outputs.cotangents(v)))
-
-
-def differing_traits(graph: Graph, gradients: Sequence[torch.Tensor | None]) -> list[Trait]:
-    """Properties of these gradients, one for each input, that differ from the input's."""
+    gradients = graph.grad(graph.outputs.cotangents(v))
     return [
         Trait(slot, what, claimed, expected)
         for slot, (gradient, leaf) in enumerate(zip(gradients, graph.inputs.leaves, strict=True))

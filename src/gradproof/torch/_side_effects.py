@@ -11,9 +11,7 @@ import torch
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw_numbers, effect_on
-from gradproof._maps.contract import ObservedRun
 from gradproof.torch._compat import default_device
-from gradproof.torch._grad_metadata import differing_traits
 from gradproof.torch._graph import Graph
 from gradproof.torch._memory import share_memory
 from gradproof.torch._sparse import compressed_indices
@@ -36,20 +34,16 @@ class Watched:
 
 def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same values, NaN being equal to NaN."""
-    if one.shape != other.shape:
+    if one.shape != other.shape or one.layout is not other.layout:
         return False
     if one.is_nested:
-        rows = zip(one.unbind(), other.unbind(), strict=True)
-        return all(_has_same_values(*pair) for pair in rows)
-    if one.layout in SPARSE:  # a dense copy may not fit into memory
+        pairs = zip(one.unbind(), other.unbind(), strict=True)
+    elif one.layout in SPARSE:  # a dense copy may not fit into memory
         pairs = zip(_parts_of_sparse(one), _parts_of_sparse(other), strict=True)
-        return one.layout is other.layout and all(_has_same_values(*pair) for pair in pairs)
-    if one.layout is not torch.strided:
+    else:
         one, other = one.to_dense(), other.to_dense()
-    equal = one == other
-    if one.is_floating_point() or one.is_complex():
-        equal |= torch.isnan(one) & torch.isnan(other)
-    return bool(equal.all())
+        return bool(((one == other) | ((one != one) & (other != other))).all())
+    return all(_has_same_values(*pair) for pair in pairs)
 
 
 def _parts_of_sparse(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -60,8 +54,8 @@ def _parts_of_sparse(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return *compressed_indices(tensor), tensor.values()
 
 
-def observed_run(graph: Graph, v: Array) -> ObservedRun:
-    """What one more run of the function and its backward gives, is, and changes."""
+def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
+    """What one more run of the function and its backward changes, as `DifferentiableMap` says."""
     found = graph.overwritten_gradients()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
     gradients = [_grad_mark(leaf.original) for leaf in leaves]
@@ -71,36 +65,24 @@ def observed_run(graph: Graph, v: Array) -> ObservedRun:
     defaults = torch.get_default_dtype(), default_device()
     with restored(partial(_restore_defaults, found, *defaults), graph.call.random.restore):
         run = _forward(graph, tensors, saved)
-        value = run.value()
-        pulled: Sequence[torch.Tensor | None] = [None] * len(tensors)
         after_forward = inputs.changed_positions()
         for i in after_forward:
             found.append(("input", f"the function changed its input {leaves[i].slot.name}"))
         if run.roots:
-            pulled, effects = _backward(run, v, saved)
-            found += effects
+            found += _backward_effects(run, v, saved)
         for i in inputs.changed_positions():
             if i not in after_forward:
                 found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
     for leaf, before in zip(leaves, gradients, strict=True):
         if _grad_mark(leaf.original) != before:
             found.append(("grad", f"a run changed {leaf.slot.name}.grad"))
-    gradient, differing = graph.inputs.vector(pulled), differing_traits(graph, pulled)
-    return ObservedRun(value, gradient, differing, found, partial(_later_writes, graph, tensors))
-
-
-def _later_writes(graph: Graph, tensors: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
-    """Writes of later calls and backwards into the `.grad` of arguments, or into earlier results.
-
-    The backward of the watched run gets copies by its hooks; that of the kept run has the leaves.
-    """
-    told = "a run wrote to the .grad of its argument {}, where autograd adds gradients up"
-    written = [
-        ("grad", told.format(slot.name))
-        for slot, one, other in zip(graph.inputs.space.slots, tensors, graph.tensors, strict=True)
-        if _grad_mark(one) or _grad_mark(other)
-    ]
-    return [*written, *graph.overwritten_gradients()]
+    # The backward of the run here gets copies by its hooks; that of the kept run has the leaves.
+    for leaf, one, other in zip(leaves, tensors, graph.tensors, strict=True):
+        if _grad_mark(one) or _grad_mark(other):
+            name = leaf.slot.name
+            told = f"a run wrote to the .grad of its argument {name}, where autograd adds up"
+            found.append(("grad", told))
+    return [*found, *graph.overwritten_gradients()]
 
 
 def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
@@ -115,15 +97,13 @@ def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Te
         return graph.graph_of_other_run(tensors)
 
 
-def _backward(
-    run: Graph, v: Array, saved: Sequence[torch.Tensor]
-) -> tuple[Sequence[torch.Tensor | None], list[tuple[str, str]]]:
-    """The gradients, and what the backward that made them changed."""
+def _backward_effects(run: Graph, v: Array, saved: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
+    """What the backward of a run changes."""
     cotangents = run.outputs.cotangents(v)
     watched, count = Watched([*cotangents, *saved]), len(cotangents)
     draw_numbers()  # earlier runs may have set a state
     random = RandomState()
-    pulled = run.grad(cotangents)
+    run.grad(cotangents)
     found = []
     for position in watched.changed_positions():
         if position < count:
@@ -139,7 +119,7 @@ def _backward(
             )
             found.append(("saved", told))
     found += effect_on("the backward", random, lambda: run.grad(cotangents))
-    return pulled, found
+    return found
 
 
 def _saving_hook(saved: list[torch.Tensor]) -> Any:

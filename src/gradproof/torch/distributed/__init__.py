@@ -19,7 +19,7 @@ from gradproof._data.settings import RunSettings, run_settings
 from gradproof._engine import run_checks
 from gradproof._guard import guard_face
 from gradproof.errors import UsageError
-from gradproof.torch.distributed._lockstep import LostRankError, Ranks, limited_patience
+from gradproof.torch.distributed._lockstep import LostRankError, Ranks
 from gradproof.torch.distributed._placed import Local, Placing
 from gradproof.torch.distributed._ranks import Part, RankMaps, RanksMap, require_agreement
 
@@ -105,7 +105,7 @@ def check(
         return Local(fn, arguments, keywords or {}, input_selection(wrt), placing), settings
 
     try:
-        with closing(ranks), limited_patience(ranks):
+        with closing(ranks):
             local, settings = ranks.run_together(parsed)
             said = {"placements": placements, "wrt": wrt, **given}
             require_agreement(ranks, local, {name: repr(value) for name, value in said.items()})

@@ -4,18 +4,16 @@ It uses a gloo group of its own, so that it never mixes with a collective of the
 collective of all ranks begins, the ranks compare which one it is; a rank that raises or returns
 instead says so at the same place. So a mistake in the order of collectives ends in a sentence on
 every rank instead of a dead-lock. Messages between two ranks, and collectives of some ranks, cannot
-be compared in advance: they end after the patience of the check.
+be compared in advance: a rank that waits there in vain is lost to the others.
 """
 
 from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any, TypeVar, cast
 
 import torch
@@ -26,7 +24,6 @@ from torch.distributed.tensor import DTensor
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.visible import join_words
-from gradproof._guard import restored
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.torch._compat import TorchDispatchMode
@@ -69,7 +66,6 @@ class Event:
 
     calls: str = ""  # the collective
     raised: Exception | None = None  # as it is raised on every rank
-    hung: bool = False  # it waited as long as it may
 
 
 class Ranks:
@@ -94,7 +90,6 @@ class Ranks:
         self.names: list[int] = dist.get_process_group_ranks(group or dist.group.WORLD)
         self.rank = self.names.index(dist.get_rank())
         self.patience = _PATIENCE if patience is None else patience
-        self._hung: str | None = None
         self._store = c10d.PrefixStore(f"gradproof/{self.names}", default_store())
         self._store = c10d.PrefixStore(f"turn {self._arrive()}", self._store)
         wait = timedelta(seconds=self.patience)
@@ -190,11 +185,8 @@ class Ranks:
 
     def run_together(self, run: Callable[[], Result]) -> Result:
         """The result of `run` if it returns on every rank; otherwise one exception on all ranks."""
-        if self._hung is not None:
-            raise DivergedError(self._hung)
         found: Any = None
         step, event = Lockstep(self), Event()
-        started = time.monotonic()
         try:
             with step:
                 found = run()
@@ -203,19 +195,12 @@ class Ranks:
                 raise
             if not isinstance(error, (UsageError, Unsupported)):  # these the engine knows
                 error = RemoteError(f"rank {self.names[self.rank]} raised {exception_line(error)}")
-            event = Event("", error, time.monotonic() - started >= self.patience)
+            event = Event("", error)
         self._raise(self.gather_objects(event) if step.events is None else step.events)
         return cast("Result", found)  # nothing was raised
 
     def _raise(self, events: Sequence[Event]) -> None:
         """The exception of these events, the same on every rank; none where all have returned."""
-        if any(event.hung for event in events):
-            slow = [place for place, event in enumerate(events) if event.hung]
-            self._hung = (
-                f"{self.rank_names(slow)} waited {self.patience:g} seconds in vain in a message, "
-                "or in a collective of some ranks; the process group cannot be used again"
-            )
-            raise DivergedError(self._hung)
         for event in events:
             if event.raised is not None:
                 raise event.raised
@@ -289,21 +274,3 @@ def _as_bytes(value: Any) -> torch.Tensor:
 
 def _as_object(sent: torch.Tensor, size: int) -> Any:
     return pickle.loads(sent[:size].numpy().tobytes())
-
-
-@contextmanager
-def limited_patience(ranks: Ranks) -> Iterator[None]:
-    """Meanwhile the user's gloo groups wait no longer than the check does."""
-    groups = [group for group in process_groups() if dist.get_backend(group) == "gloo"]
-    waiting: list[Any] = [group._get_backend(torch.device("cpu")) for group in groups]
-    limit, wait = timedelta(seconds=ranks.patience), dist.Work.wait
-
-    def wait_briefly(work: Any, timeout: timedelta = limit) -> Any:
-        return wait(work, timeout)  # a message waits for as long as its group was made to
-
-    back = [partial(each._set_default_timeout, each.options._timeout) for each in waiting]
-    with restored(partial(setattr, dist.Work, "wait", wait), *back):
-        dist.Work.wait = wait_briefly  # type: ignore[assignment,method-assign]  # put back
-        for each in waiting:
-            each._set_default_timeout(limit)
-        yield

@@ -21,7 +21,7 @@ import numpy as np
 from gradproof._adapters.arrays import ROUNDINGS
 from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Slot, Space
-from gradproof._maps.contract import CallCounter, DifferentiableMap, ObservedRun, Trait
+from gradproof._maps.contract import CallCounter, DifferentiableMap, Trait
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
 from gradproof.torch._notes import ALONE
@@ -53,7 +53,8 @@ _RUNS = {
     "map_in_double": ("function",),
     "vjp": ("vjp",),
     "vjp_layout": ("vjp",),
-    "observe_run": ("function", "vjp"),
+    "gradient_traits": ("vjp",),
+    "side_effects": ("function", "vjp"),
     "products_in_reused_arrays": ("function", "vjp"),
 }
 
@@ -118,8 +119,6 @@ class RankMaps:
         if isinstance(found, TorchMap):
             self._maps.append(found)
             found = self.part(len(self._maps) - 1)
-        elif isinstance(found, ObservedRun):
-            found = replace(found, effects=[*found.effects, *found.left()], left=tuple)
         return self.ranks.gather_objects(found)
 
 
@@ -211,25 +210,20 @@ class RanksMap(DifferentiableMap):
         return self._gradient(self._ask("vjp_layout", self._cotangents(v), layouts))
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        return self.observe_run(v).traits
+        found: list[Sequence[Trait]] = self._ask("gradient_traits", self._cotangents(v))
+        return [
+            replace(trait, slot=start + trait.slot)
+            for start, traits in zip(self._starts, found, strict=False)
+            for trait in traits
+        ]
 
-    def observe_run(self, v: Array) -> ObservedRun:
-        found: list[ObservedRun] = self._ask("observe_run", self._cotangents(v))
-        starts, names = self._starts, self._rank_maps.ranks.names
-        return ObservedRun(
-            self._value([each.value for each in found]),
-            self._gradient([each.gradient for each in found]),
-            [
-                replace(trait, slot=start + trait.slot)
-                for start, each in zip(starts, found, strict=False)
-                for trait in each.traits
-            ],
-            [
-                (kind, f"on rank {rank} {said}")
-                for rank, each in zip(names, found, strict=True)
-                for kind, said in each.effects
-            ],
-        )
+    def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
+        found: list[Sequence[tuple[str, str]]] = self._ask("side_effects", self._cotangents(v))
+        return [
+            (kind, f"on rank {rank} {said}")
+            for rank, effects in zip(self._rank_maps.ranks.names, found, strict=True)
+            for kind, said in effects
+        ]
 
     def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[None, Array, Array]:
         found = self._ask("products_in_reused_arrays", self._points(x), self._cotangents(v))
@@ -333,38 +327,21 @@ def _slot_of_rank(slot: Slot, rank: int) -> Slot:
     return replace(slot, name=f"rank {rank}, {slot.name}")
 
 
-@dataclass(frozen=True)
-class _Fact:
-    """What one rank was given, to be held against the others'."""
-
-    value: Any
-    shard: bool = False  # a shape that may differ between ranks in one extent
-
-    def agrees(self, other: _Fact) -> bool:
-        """Whether another rank may have been given that."""
-        if not (self.shard and other.shard):
-            return self == other
-        pairs = zip(self.value, other.value, strict=False)
-        return len(self.value) == len(other.value) and sum(a != b for a, b in pairs) < 2
-
-
-_NOTHING = _Fact("nothing that requires grad, were it of size 0,")
-
-
 def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> None:
     """UsageError, the same one on every rank, where the ranks were not given the same."""
-    facts = {f"{name}:": _Fact(value) for name, value in said.items()}
+    facts: dict[str, Any] = {f"{name}:": value for name, value in said.items()}
     for share, tensor in zip(local.inputs, local.tensors, strict=True):
         if share.argument:
-            who, shape = f"inputs: {share.name}", tuple(tensor.shape)
-            facts |= {f"{who} is": _Fact(tensor.dtype), f"{who} is placed": _Fact(share.placed)}
-            facts[f"{who} has shape"] = _Fact(shape, shard=bool(share.key))
+            who, dimensions = f"inputs: {share.name}", f"{tensor.dim()} dimensions"
+            facts |= {f"{who} is": tensor.dtype, f"{who} is placed": share.placed}
+            facts[f"{who} has"] = dimensions
+    nothing = "nothing that requires grad, were it of size 0,"
     first, *others = ranks.gather_objects(facts)
     for rank, other in zip(ranks.names[1:], others, strict=True):
         for what in {**first, **other}:
-            here, there = (each.get(what, _NOTHING) for each in (first, other))
-            if not here.agrees(there):
+            here, there = first.get(what, nothing), other.get(what, nothing)
+            if here != there:
                 raise UsageError(
-                    f"{what} {here.value} on rank {ranks.names[0]} and {there.value} on rank "
-                    f"{rank}; give every rank the same"
+                    f"{what} {here} on rank {ranks.names[0]} and {there} on rank {rank}; give "
+                    "every rank the same"
                 )
