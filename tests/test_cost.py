@@ -217,3 +217,11 @@ def test_a_refusal_of_the_drop_in_takes_four_times_the_runs_of_slow_mode(
     assert report.calls["function"] <= 8 * size + 80
     assert {cause.name for cause in report["backward"].causes} <= {"factor", "zero"}
     assert report["backward"].where
+
+
+def test_what_cannot_be_decided_costs_twice_the_runs_of_slow_mode() -> None:
+    x = _point(60).detach().reshape(30, 2).requires_grad_()
+    counted = Counted(lambda x: torch.cdist(x, x))  # without a double backward; noise at infinity
+    report = gradproof.check(counted, x, seed=0)
+    assert report.verdict == "inconclusive", str(report)
+    assert counted.runs + counted.backwards <= 2 * (2 * 60 + 2 * 900)

@@ -146,9 +146,12 @@ class Measurements:
         It is the difference of runs in fewer bits, scaled back, as far as there are such runs.
 
         Every operation is rounded at random. Below double precision it is the same function on
-        float64 arrays that is rounded so. Where operations cannot be rounded the probe is
-        multiplied by factors of almost 1 (`rounding_by_factors`).
+        float64 arrays that is rounded so. Where operations cannot be rounded, and in double
+        precision, the probe is multiplied by factors of almost 1 (`rounding_by_factors`): beside a
+        slope that is infinite, as of a distance that rounding left, rounding falls by the root of
+        its unit, and runs in fewer bits that are scaled back show too little.
         """
+        ask = self.map.jvp if forward else self.map.vjp
         unit, tiny = (_COARSE, 0.0) if self.is_double else (max(self.unit, _COARSE), self._tiny)
         try:
             exact = self.double.map
@@ -160,7 +163,6 @@ class Measurements:
                 again = np.asarray(run.jvp(probe) if forward else run.vjp(probe), float)
                 worst = np.fmax(worst, np.nan_to_num(np.abs(again - known), posinf=0.0))
         except Exception:  # Unsupported, or a user's function may not run in rounded arithmetic
-            ask = self.map.jvp if forward else self.map.vjp
             # Asked again: a claim that another call has changed since is not rounded by that.
             known = np.asarray(ask(probe))
             by_factors = rounding_by_factors(ask, probe, known, self.unit)
@@ -169,6 +171,9 @@ class Measurements:
             by_moves = self._rounding_by_moves(probe, known, forward=forward)
             return self._pooled(np.maximum(by_factors, by_moves), forward=forward)
         worst *= _HONEST * max(self.unit, 2.0**-53) / unit
+        if self.is_double:
+            by_factors = rounding_by_factors(ask, probe, np.asarray(ask(probe)), self.unit)
+            worst = np.maximum(worst, by_factors)
         return self._pooled(worst, forward=forward)
 
     def _rounding_by_moves(self, probe: Values, known: Values, *, forward: bool) -> Values:

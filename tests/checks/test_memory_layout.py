@@ -73,3 +73,35 @@ def test_a_kernel_that_misreads_its_inputs_both_ways_is_a_finding():
     report = gradproof.check(RawMemory.apply, [x], checks=["backward", "memory_layout"], seed=0)
     assert report["backward"].verdict is Verdict.PASSED, report
     assert report["memory_layout"].verdict is Verdict.FAILED, report
+
+
+def distances(x):
+    """Of more than 25 points PyTorch multiplies matrices, and leaves rounding on the diagonal."""
+    return torch.cdist(x, x)
+
+
+class Distances(torch.autograd.Function):
+    """The same, whose backward reads its cotangent as if it were contiguous."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return distances(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        read = g if g.is_contiguous() else g.transpose(0, 1).flip(0)
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(distances(x), x, read.contiguous())[0]
+
+
+def test_terms_that_are_infinite_but_for_rounding_are_no_finding():
+    for seed in (1, 6, 14):
+        torch.manual_seed(seed)
+        x = torch.randn(50, 3, dtype=DOUBLE).requires_grad_()
+        report = gradproof.check(distances, [x], checks=["memory_layout"], seed=seed)
+        assert report.verdict is Verdict.PASSED, report
+        report = gradproof.check(Distances.apply, [x], checks=["memory_layout"], seed=seed)
+        assert report.verdict is Verdict.FAILED, report

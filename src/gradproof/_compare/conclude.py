@@ -45,11 +45,11 @@ def point_result(
     Args:
         comparison: of one mode.
         slopes: measured slopes along the first tangent, where they are known.
-        quick: whether one tangent is enough: what is wrong along it fails without a place, and
-            ill-scaled inputs are not asked again.
+        quick: whether one tangent is enough: what is wrong along it fails without a place, what is
+            open stays open, and ill-scaled inputs are not asked again.
     """
     found = result_at_point(comparison, slopes, quick=quick)
-    if found.flat and not comparison.settings.classic_step:
+    if found.flat and not (quick or comparison.settings.classic_step):
         return _result_elsewhere(comparison, found)
     if found.kinks and found.verdict is not Verdict.FAILED:
         if comparison.settings.other_inputs:
@@ -72,6 +72,8 @@ def result_at_point(
         screen = screen_along(comparison, comparison.u, slopes)
         if screen.decisions.wrong.any():
             return PointResult(Verdict.FAILED, "wrong along a tangent")
+        if screen.decisions.open.any() and not screen.is_flat:
+            return inconclusive_point("not resolved along a tangent")
     else:
         screen = first_screen(comparison, slopes)
     decisions = screen.decisions
@@ -274,7 +276,9 @@ def _neighbour_results(comparison: Comparison) -> list[PointResult]:
     for number in range(_NEIGHBOURS_TRIED):
         near = _comparison_at(comparison, 32 + number, NEIGHBOUR)
         if near is not None and int((~np.isfinite(near.function.centre)).sum()) <= missing:
-            found.append(result_at_point(near))
+            result = result_at_point(near, quick=True)
+            is_wrong = result.verdict is Verdict.FAILED
+            found.append(result_at_point(near) if is_wrong else result)
         if len(found) == _NEIGHBOURS:
             break
     return found
