@@ -6,7 +6,6 @@ import numpy as np
 
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.outcome import failed_check, passed_check
-from gradproof._checks.special_probes import split_probe
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
@@ -64,10 +63,10 @@ class _Loop:
         self._ask = map_.jvp if forward else map_.vjp
         probe = measurements.tangent if forward else measurements.cotangent
         known = measurements.pushforward if forward else measurements.gradient
-        split = split_probe(measurements, forward=forward)
+        split = measurements.split_tangent if forward else measurements.split_cotangent
         large, factor = split.scaled_part(0), split.factors[0]
         try:
-            product = self._ask(large)
+            product = measurements.large_pushforward if forward else measurements.large_gradient
         except (Unsupported, UsageError, MemoryError):
             raise
         except Exception:  # a rule may refuse a probe for its size, and claims nothing wrong then

@@ -2,7 +2,7 @@
 
 J^T (2 v - w + 3 q + 5 z + 4 e) is asked in two parts, 2^20 times as large and as small, each with
 about half of its entries exactly zero, and what comes of them must add up to what is claimed of
-each of the five cotangents by itself (`_checks/special_probes.py`). A backward fails that ignores
+each of the five cotangents by itself (`_numdiff/special_probes.py`). A backward fails that ignores
 its cotangent, or flushes, clamps or rounds it, or skips its zeros. What rounding does to the parts
 and to the terms is measured, and allowed, where they seem not to add up.
 """
@@ -17,13 +17,13 @@ import numpy as np
 
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check
-from gradproof._checks.special_probes import SplitProbe, Term, split_probe
 from gradproof._data.exceptions import exception_line
 from gradproof._data.formats import DOUBLE
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap, Raised, Unsupported
 from gradproof._measurements import Measurements, rounding_by_factors
+from gradproof._numdiff.special_probes import SplitProbe, Term
 from gradproof.errors import UsageError
 
 _NAME = "linearity"
@@ -139,9 +139,10 @@ def _products(measurements: Measurements, *, forward: bool) -> _Products:
     """
     map_, refused = measurements.map, ""
     ask = map_.jvp if forward else map_.vjp
-    split = split_probe(measurements, forward=forward)
+    split = measurements.split_tangent if forward else measurements.split_cotangent
     try:
-        parts = _products_of_parts(ask, split)
+        large = measurements.large_pushforward if forward else measurements.large_gradient
+        parts = large / split.factors[0], ask(split.scaled_part(1)) / split.factors[1]
         if _has_small_range(map_) and not np.isfinite(parts).all():
             refused = f"the sizes {split.sizes} overflow"
     except (Unsupported, UsageError, MemoryError):
@@ -150,7 +151,8 @@ def _products(measurements: Measurements, *, forward: bool) -> _Products:
         refused = f"the sizes {split.sizes} were refused: {exception_line(error)}"
     if refused:
         split = split.probe_of_usual_size()
-        parts = _products_of_parts(ask, split)
+        large, small = (ask(split.scaled_part(number)) for number in (0, 1))
+        parts = large / split.factors[0], small / split.factors[1]
     known = {"dense": measurements.pushforward if forward else measurements.gradient}
     if not forward and len(split.terms) > 1:
         known["constant"] = measurements.constant_gradient
@@ -161,11 +163,6 @@ def _products(measurements: Measurements, *, forward: bool) -> _Products:
             product = _product_of_term(ask, term, abs(split.factors[0]))
         terms.append(term.weight * product)
     return _Products(split, parts, tuple(terms), refused)
-
-
-def _products_of_parts(ask: Callable[[Values], Values], split: SplitProbe) -> tuple[Values, Values]:
-    large, small = (ask(split.scaled_part(number)) / split.factors[number] for number in (0, 1))
-    return large, small
 
 
 def _product_of_term(ask: Callable[[Values], Values], term: Term, factor: float) -> Values:

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from gradproof._checks.groups import binary_halves, singles_and_rests
-from gradproof._checks.special_probes import FULL_MANTISSA, cancelling_cotangent
 from gradproof._compare.claims import MODES_AGREE
 from gradproof._compare.screen import CANCELS
 from gradproof._compare.tolerances import (
@@ -37,6 +36,7 @@ from gradproof._numdiff.probes import (
     random_entries,
 )
 from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes
+from gradproof._numdiff.special_probes import FULL_MANTISSA, cancelling_cotangent
 from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import DifferenceTable
 from gradproof.torch._captured import Captured
@@ -429,6 +429,9 @@ class _Rows:
 
 def _vector(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor] = ()) -> Values:
     """Flat coordinates of tensors, whose memory they may share; None is the zero of one alike."""
+    if len(tensors) == 1 and tensors[0] is not None:
+        part = tensors[0].numpy(force=True).reshape(-1)
+        return part if part.dtype == np.float64 else part.view(np.float64)
     parts = []
     for k, tensor in enumerate(tensors):
         given = torch.zeros_like(like[k]) if tensor is None else tensor

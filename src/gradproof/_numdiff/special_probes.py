@@ -18,7 +18,6 @@ import numpy as np
 from gradproof._data.formats import FORMATS, SINGLE
 from gradproof._data.space import Slot, Space, Values
 from gradproof._data.vectors import KEPT
-from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_bits, random_integer, unit_vector
 
 FULL_MANTISSA = (-math.pi / 3, math.e / 2)  # factors whose products need every digit
@@ -78,54 +77,76 @@ class SplitProbe:
         return f"2^{small} to 2^{large}"
 
 
-def split_probe(measurements: Measurements, *, forward: bool) -> SplitProbe:
-    """The sum of special cotangents, or tangents, in two parts.
-
-    Of very long probes, each product of which is dear, the random one alone is a term.
-    """
-    map_ = measurements.map
-    space = map_.domain if forward else map_.codomain
-    product = measurements.pushforward if forward else measurements.gradient
-    shares = _split_shares(space, measurements.settings.seed, int(forward))
-    if not space.size or space.size > KEPT:
-        probe = measurements.tangent if forward else measurements.cotangent
-        terms: tuple[Term, ...] = (Term("dense", _DENSE, probe),)
-    elif forward:
-        terms = _tangents(measurements, shares)
-    else:
-        terms = _cotangents(measurements, shares)
-    whole, dense = _largest_entry(_weighted_sum(terms)), _largest_entry(terms[0].probe)
-    sizes = whole, _largest_entry(product) * (whole / dense if dense else 1.0)
-    up, down, lost = _reach((map_.domain, map_.codomain), sizes, measurements.arithmetic_unit)
-    factors = (up * FULL_MANTISSA[0], down * FULL_MANTISSA[1])
-    return SplitProbe(terms, shares, factors, lost / abs(factors[1]))
-
-
-def _cotangents(measurements: Measurements, shares: Values) -> tuple[Term, ...]:
-    """2 v - w + 3 q + 5 z + 4 e, each a cotangent that a rule may have a branch for.
+def split_cotangent(
+    spaces: tuple[Space, Space],
+    cotangent: Values,
+    gradient: Values,
+    constant: Values,
+    unit: float,
+    seed: int,
+) -> SplitProbe:
+    """2 v - w + 3 q + 5 z + 4 e, each a cotangent that a rule may have a branch for, in two parts.
 
     w is constant on each output, 1 on the first; q is -w/4; z is 1 on one row, or column, and -1 on
     the next, so that sums are exactly zero; e has a single entry. Of one number there are v, w and
-    e.
+    e. Of very long cotangents, each product of which is dear, v alone is a term.
+
+    Args:
+        spaces: domain and codomain.
+        cotangent: v.
+        gradient: J^T v as claimed.
+        constant: w.
+        unit: unit round-off of claims.
+        seed: of the run.
     """
-    space, seed = measurements.map.codomain, measurements.settings.seed
-    constant = measurements.constant_cotangent
-    terms = [Term("dense", _DENSE, measurements.cotangent), Term("constant", _CONSTANT, constant)]
-    if space.size > 1:
-        terms.append(Term("equal", _EQUALS, _EQUAL * constant))
-        terms.append(Term("cancelling", _CANCELLING, cancelling_cotangent(space, seed)))
-    return (*terms, _single_entry(terms, shares, np.ones(space.size), seed))
+    space = spaces[1]
+    shares = _split_shares(space, seed, 0)
+    terms = [Term("dense", _DENSE, cotangent)]
+    if 0 < space.size <= KEPT:
+        terms.append(Term("constant", _CONSTANT, constant))
+        if space.size > 1:
+            terms.append(Term("equal", _EQUALS, _EQUAL * constant))
+            terms.append(Term("cancelling", _CANCELLING, cancelling_cotangent(space, seed)))
+        terms.append(_single_entry(terms, shares, np.ones(space.size), seed))
+    return _split_sum(spaces, terms, shares, gradient, unit)
 
 
-def _tangents(measurements: Measurements, shares: Values) -> tuple[Term, ...]:
-    """2 u - s w + 4 e, w constant, s the smallest scale, and e a single entry of its own scale."""
-    # J w may cancel, as that of a softmax: it is kept small beside u, whose size is the inputs'.
-    scales, size = measurements.scales, measurements.map.domain.size
-    terms = [
-        Term("dense", _DENSE, measurements.tangent),
-        Term("constant", _CONSTANT * float(scales.min()), np.ones(size)),
-    ]
-    return (*terms, _single_entry(terms, shares, scales, measurements.settings.seed))
+def split_tangent(
+    spaces: tuple[Space, Space],
+    tangent: Values,
+    pushforward: Values,
+    scales: Values,
+    unit: float,
+    seed: int,
+) -> SplitProbe:
+    """2 u - s w + 4 e, w constant, s the smallest scale, e a single entry of its own scale.
+
+    Args:
+        spaces, unit, seed: as of `split_cotangent`.
+        tangent: u.
+        pushforward: J u as claimed.
+        scales: of the inputs, (n,).
+    """
+    space = spaces[0]
+    shares = _split_shares(space, seed, 1)
+    terms = [Term("dense", _DENSE, tangent)]
+    if 0 < space.size <= KEPT:
+        # J w may cancel, as that of a softmax: it is kept small beside u, whose size is the
+        # inputs'.
+        terms.append(Term("constant", _CONSTANT * float(scales.min()), np.ones(space.size)))
+        terms.append(_single_entry(terms, shares, scales, seed))
+    return _split_sum(spaces, terms, shares, pushforward, unit)
+
+
+def _split_sum(
+    spaces: tuple[Space, Space], terms: list[Term], shares: Values, product: Values, unit: float
+) -> SplitProbe:
+    """The sum of some terms in two parts; `product` is that of the first term."""
+    whole, dense = _largest_entry(_weighted_sum(terms)), _largest_entry(terms[0].probe)
+    sizes = whole, _largest_entry(product) * (whole / dense if dense else 1.0)
+    up, down, lost = _reach(spaces, sizes, unit)
+    factors = (up * FULL_MANTISSA[0], down * FULL_MANTISSA[1])
+    return SplitProbe(tuple(terms), shares, factors, lost / abs(factors[1]))
 
 
 def _weighted_sum(terms: Sequence[Term]) -> Values:
