@@ -112,6 +112,8 @@ def first_screen(comparison: Comparison, slopes: Slopes | None = None) -> Screen
 def decisions_of_rows(comparison: Comparison, slopes: Slopes, claimed: Values) -> Decisions:
     """The law along one direction: nothing is tolerated, and an interval counts as a bar."""
     typical = root_mean_square(slopes.middle)
+    if claimed.size <= BLOCK:
+        return _decisions_of_block(comparison, slopes, claimed, typical)
     blocks = [slice(start, start + BLOCK) for start in range(0, claimed.size, BLOCK)]
     parts = [
         _decisions_of_block(comparison, slopes.part(block), claimed[block], typical)

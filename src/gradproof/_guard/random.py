@@ -54,14 +54,18 @@ class _NumpyState:
         if memory is not None and memory == self._memory:
             return self._state
         state = np.random.get_state(legacy=False)  # noqa: NPY002  # the user's generator
-        if memory is not None and not state["has_gauss"]:
-            self._memory, self._state = memory, state
+        self._keep(memory, state)
         return state
 
     def set(self, state: Any) -> None:
         """Make this the state, where it is another one."""
         if self.get() is not state:
             np.random.set_state(state)  # noqa: NPY002  # likewise
+            self._keep(self._read_memory(), state)
+
+    def _keep(self, memory: bytes | None, state: Any) -> None:
+        if memory is not None and not state["has_gauss"]:
+            self._memory, self._state = memory, state
 
     @staticmethod
     def _read_memory() -> bytes | None:

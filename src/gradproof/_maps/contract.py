@@ -64,14 +64,14 @@ class CallCounter(Counter[str]):
     as well.
     """
 
-    _most = math.inf  # runs of all kinds
+    _left = math.inf  # runs of all kinds
     _seconds: float | None = None
     _until = math.inf
 
     def limit(self, budget: int, seconds: float | None) -> None:
         """From now on keep to so many further runs, of any kind, and to so much wall time."""
         self._budget = budget
-        self._most = self.total() + budget
+        self._left = budget
         self._seconds = seconds
         self._until = math.inf if seconds is None else monotonic() + seconds
 
@@ -81,12 +81,13 @@ class CallCounter(Counter[str]):
         Raises:
             BudgetSpent: it may not; it is not counted then.
         """
-        if self.total() + times > self._most:
+        if times > self._left:
             raise BudgetSpent(f"the budget of {self._budget:,} calls is spent; raise budget=")
         if self._seconds is not None and monotonic() >= self._until:
             raise BudgetSpent(
                 f"the budget of {self._seconds:g} seconds is spent; raise budget_seconds="
             )
+        self._left -= times
         self[kind] += times
 
 

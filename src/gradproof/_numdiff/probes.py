@@ -10,6 +10,7 @@ so that ``x + h * u`` is exact. Streams are independent by seed, kind and number
 from __future__ import annotations
 
 import enum
+import functools
 import threading
 from typing import Any
 
@@ -51,8 +52,17 @@ _FEW_SIZES = np.asarray([4, 5, 6, 7, -4, -5, -6, -7]) / 4  # by three bits, for 
 
 def random_entries(seed: int, kind: int, number: int, size: int) -> Values:
     """Random signs times [0.5, 1.5) in multiples of 2^-10, (size,)."""
+    draw = _draw_again if size <= _SHORT else _draw_entries
+    return np.array(draw(seed, kind, number, size))
+
+
+def _draw_entries(seed: int, kind: int, number: int, size: int) -> Values:
     raw = _GENERATOR.raw_bits(seed, kind, number, (size + 1) // 2).view(np.uint32)[:size]
     return np.asarray(_ENTRIES.take(raw >> 21))
+
+
+_SHORT = 1 << 10  # entries; each check of a run draws the same ones, which takes as long as F
+_draw_again = functools.lru_cache(maxsize=32)(_draw_entries)
 
 
 def random_offsets(seed: int, kind: int, number: int, size: int) -> Values:

@@ -80,7 +80,12 @@ class Arguments:
         paths = [self._tree.paths[place] for place in self._where]
         self.optional = [k for k, path in enumerate(paths) if choice.optional or path[0].idx == 2]
         self._make_leaves(names)
-        self._originals = [leaf.original for leaf in self.leaves]  # whose classes tensors get
+        # Whose classes and attributes tensors get.
+        originals = [(k, leaf.original) for k, leaf in enumerate(self.leaves)]
+        self._originals = [(k, t) for k, t in originals if type(t) is not torch.Tensor or vars(t)]
+        # Positional arguments with no container among them: what a tree is made of is its leaves.
+        is_plain = len(self._flat) == len(inputs) and not (kwargs or self.captured)
+        self._is_plain = is_plain and all(len(path) == 2 for path in self._tree.paths)
         self._make_private_copies()
 
     def _chosen_places(
@@ -124,13 +129,15 @@ class Arguments:
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Run `fn` at these exchangeable tensors. Raises what fn raises."""
         lacks_parameter = False
-        for tensor, original in zip(tensors, self._originals, strict=True):
+        for place, original in self._originals:
+            tensor = tensors[place]
             # A parameter is a leaf: what was computed, as with a graph outside, stays a tensor.
             if isinstance(original, torch.nn.Parameter) and tensor.grad_fn is not None:
                 lacks_parameter = True
             else:
                 give_class(tensor, original)
-        args, kwargs, *held = self._tree.rebuilt(self._leaves_with(tensors))
+        flat = self._leaves_with(tensors)
+        args, kwargs, *held = (flat, {}) if self._is_plain else self._tree.rebuilt(flat)
         try:
             if self.captured is None:
                 return fn(*args, **kwargs)
