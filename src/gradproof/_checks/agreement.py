@@ -151,6 +151,8 @@ def repeat_finding(
 
     None where they are the same, up to what the user tolerates.
     """
+    if np.array_equal(first, second):
+        return None
     wrong = differing_entries(measurements.settings, first, second)
     if not wrong.any():
         return None

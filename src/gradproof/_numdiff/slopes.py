@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from gradproof._data.space import Mask, Values
+from gradproof._data.vectors import finite_values
 from gradproof._numdiff.steps import StepTables
 from gradproof._numdiff.values import DifferenceTable, FunctionValues
 
@@ -222,18 +223,19 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     ulp = 2 * table.unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
     noise = np.minimum(np.abs(even[1]), np.abs(even[1] - ratio**2 * even[0]))
     noise = np.maximum(noise, np.maximum(table.jitter, 0.5 * ulp))
-    in_ulps = _usual_noise((noise / np.where(ulp > 0, ulp, np.inf))[None])[0] * ulp
-    noise = np.fmax(noise, np.fmax(in_ulps, _usual_noise(noise[None])[0]))
+    in_ulps, usual = _usual_noise(np.array([noise / np.where(ulp > 0, ulp, np.inf), noise]))
+    noise = np.fmax(noise, np.fmax(in_ulps * ulp, usual))
     value, size = slope[1], np.abs(slope[1])
     truncation, rounding = 2 * ratio * np.abs(value - slope[0]), 1.2 * _SIGMAS * noise / fine
-    typical = math.sqrt(np.mean(np.nan_to_num(value) ** 2))
+    finite = finite_values(value)
+    typical = math.sqrt(finite @ finite / finite.size)
     smooth = truncation <= 1e-6 * np.maximum(size, typical / 2)
     # A slope may be small by chance, and is tested beside the others; unless its output is small
     # too, and known better than by the noise of the others.
     smooth &= (rounding <= _SHARP * size) | (
         (rounding <= 1e-7 * typical) & (noise <= _FAR_ABOVE * ulp)
     )
-    smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(np.mean(ulp))))
+    smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(ulp.sum()) / max(ulp.size, 1)))
     # Whole numbers may be counts, which go in stairs below the finer step.
     smooth &= (table.ahead[1] != table.centre) & (table.ahead[1] != np.floor(table.ahead[1]))
     steepness = np.maximum(

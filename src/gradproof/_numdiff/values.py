@@ -229,8 +229,10 @@ def format_of_values(values: Values) -> float:
     common power of two, tell nothing.
     """
     sample = _finite_nonzero(values[:: max(1, values.size // _SAMPLE)])
+    if not (sample.size and _fits(sample, _BITS[-1])):  # as of nearly all
+        return 0.0
     for bits in _BITS:
-        if sample.size and _fits(sample, bits) and _fits(every := _finite_nonzero(values), bits):
+        if _fits(sample, bits) and _fits(every := _finite_nonzero(values), bits):
             fraction, exponent = np.frexp(every)
             digits = np.round(fraction * 2.0**bits).astype(np.int64)
             last = exponent - bits + np.log2(digits & -digits).astype(int)

@@ -82,19 +82,22 @@ def decide_quickly(
         state, random = UsualState.now(), RandomState()
         if state is None:
             return None
+        is_unchanged = False
         try:
             draw_numbers()  # a seed that F sets is another state than the one after this
             drawn = RandomState()
             with np.errstate(all="ignore"):
                 run = contextvars.copy_context().run
                 passed = run(lambda: _decision(*make(), seed, undefined=undefined))
-            return None if state.has_changed() or drawn.moved_generators() else passed
+            is_unchanged = not state.has_changed()
+            return passed if is_unchanged and not drawn.moved_generators() else None
         except Exception:  # what the user's code raises it raises again in the engine
             return None
         finally:
             try:
                 random.restore()
-                state.restore()
+                if not is_unchanged:
+                    state.restore()
             except BaseException:  # an interrupt
                 random.restore()
                 state.restore()
