@@ -331,7 +331,7 @@ def page(rows: Sequence[Row]) -> str:
 
     The other groups have hundreds of rows, which the record has.
     """
-    counts = [_counts(title, [row for row in rows if chosen(row)]) for title, chosen in GROUPS]
+    counts = [_count_cells(title, [row for row in rows if chosen(row)]) for title, chosen in GROUPS]
     lines = [common.markdown_table(("", "functions", *HEADS), counts)]
     for title, chosen in GROUPS[:2]:
         cells = [_line(row, labelled=False) for row in rows if chosen(row)]
@@ -340,7 +340,7 @@ def page(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _counts(title: str, rows: Sequence[Row]) -> tuple[str, ...]:
+def _count_cells(title: str, rows: Sequence[Row]) -> tuple[str, ...]:
     """A row of the table of counts: how many functions each tool tells apart, or refuses."""
     wrong = any(row.wrong for row in rows)
     word = "caught" if wrong else "accuses"

@@ -182,25 +182,6 @@ def traces() -> Any:
     )
 
 
-def wrapped() -> Any:
-    """A layer whose gradients come by hooks of `backward()`."""
-    from torch.nn.parallel import DistributedDataParallel
-
-    from exhibits.ranks import numbers, perceptron
-    from gradproof.torch import distributed
-
-    return str(distributed.check(DistributedDataParallel(perceptron()), (numbers(2, 3),)))
-
-
-def calls(parts: int, factor: float) -> Any:
-    """Calls of a sum between so many ranks, and of its backward, on this rank."""
-    from exhibits.ranks import summed_between
-    from gradproof.torch import distributed
-
-    report = distributed.check(*summed_between(parts, factor, 16), seed=3)
-    return str(report.verdict), report.calls["function"], report.calls["vjp"]
-
-
 def disagreeing(name: str, values: Sequence[Any]) -> Any:
     """An option that is another one on every rank."""
     import torch.distributed as dist

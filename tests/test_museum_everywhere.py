@@ -1,4 +1,7 @@
-"""The exhibits that make sense in every framework, in each that is installed."""
+"""The exhibits that make sense in every framework, in each that is installed.
+
+PyTorch runs most of them in the museum (`exhibits.in_torch`), and here those that are not there.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,14 @@ from exhibits.portable import Portable
 from gradproof import Finding, Report, Verdict
 from portable_frames import FRAMES, INSTALLED
 
-WRONG = (*portable.EXHIBITS, *further.WRONG, *sizes.WRONG, *refusals.WRONG)
-RIGHT = (*WRONG, *further.RIGHT, *narrow.PASSED)
-everywhere = pytest.mark.parametrize("framework", INSTALLED)
+IN_THE_MUSEUM = (*portable.EXHIBITS, *further.WRONG, *sizes.WRONG)
+RIGHT = (*IN_THE_MUSEUM, *further.RIGHT)
+ONLY_HERE = (*refusals.WRONG, *narrow.PASSED)
+OTHERS = [framework for framework in INSTALLED if framework != "torch"]
+WRONG_PAIRS = [
+    *((exhibit, framework) for framework in OTHERS for exhibit in IN_THE_MUSEUM),
+    *((exhibit, framework) for framework in INSTALLED for exhibit in refusals.WRONG),
+]
 
 
 def seeds(*usual: int, more: tuple[int, ...]):
@@ -50,9 +58,8 @@ def report_of_right(exhibit: Portable, framework: str, seed: int) -> Report:
     return FRAMES[framework](exhibit, exhibit.right, exhibit.right_push, **options)
 
 
-@everywhere
 @seeds(0, more=(1, 2))
-@pytest.mark.parametrize("exhibit", WRONG, ids=str)
+@pytest.mark.parametrize(("exhibit", "framework"), WRONG_PAIRS, ids=str)
 def test_a_wrong_rule_fails_in_the_right_check_at_the_right_place(exhibit, seed, framework):
     report = report_of_wrong(exhibit, framework, seed)
     found = report[exhibit.check]
@@ -61,21 +68,21 @@ def test_a_wrong_rule_fails_in_the_right_check_at_the_right_place(exhibit, seed,
 
 
 # JAX compiles each of them: a default run takes every fourth there.
-PAIRS = [
+RIGHT_PAIRS = [
     pytest.param(exhibit, framework, marks=pytest.mark.slow if framework == "jax" and k % 4 else [])
     for framework in INSTALLED
-    for k, exhibit in enumerate(RIGHT)
+    for k, exhibit in enumerate((*RIGHT, *ONLY_HERE) if framework in OTHERS else ONLY_HERE)
 ]
 
 
 @seeds(0, more=(1, 2))
-@pytest.mark.parametrize(("exhibit", "framework"), PAIRS, ids=str)
+@pytest.mark.parametrize(("exhibit", "framework"), RIGHT_PAIRS, ids=str)
 def test_what_is_right_passes(exhibit, seed, framework):
     report = report_of_right(exhibit, framework, seed)
     assert report.verdict is Verdict.PASSED, str(report)
 
 
-@everywhere
+@pytest.mark.parametrize("framework", OTHERS)
 @seeds(1, more=(2, 3, 4))
 @pytest.mark.parametrize("exhibit", sizes.WRONG, ids=str)
 def test_a_rule_right_for_dense_probes_alone_fails_whatever_the_seed(exhibit, seed, framework):
@@ -83,7 +90,8 @@ def test_a_rule_right_for_dense_probes_alone_fails_whatever_the_seed(exhibit, se
 
 
 def test_the_portable_exhibits_have_names_of_their_own():
-    assert len({exhibit.name for exhibit in RIGHT}) == len(RIGHT)
+    names = [exhibit.name for exhibit in (*RIGHT, *ONLY_HERE)]
+    assert len(set(names)) == len(names)
 
 
 # A part of the function in fewer bits than its arrays --------------------------------------------
@@ -147,7 +155,7 @@ QUOTIENT = Portable(
 )
 
 
-@without_jax
+@pytest.mark.parametrize("framework", OTHERS)
 def test_a_sweep_finds_what_the_point_hides_and_spares_the_right_twin(framework):
     options = {"seed": 0, "sweep": True, "checks": ["backward"], "budget": 5000}
     report = FRAMES[framework](QUOTIENT, QUOTIENT.wrong, **options)

@@ -20,12 +20,9 @@ pytestmark = pytest.mark.skipif(
 TESTS = Path(__file__).parent.parent
 PROGRAM = TESTS / "exhibits" / "sharded.py"
 QUICK = "a missing psum"
-LOOP = "a loop"
 OTHERS = (
     "the mean's backward lacks the number of devices",
-    "the mean's backward has the number of devices twice",
     "a psum too many",
-    "a mean for a sum",
     "only device 0 has it",
     "the backward of all_gather as a slice",
     "a psum_scatter whose backward does not gather",

@@ -10,14 +10,6 @@ from torch import Tensor
 from exhibits.frame import Exhibit, constant, leaf, normal, read_as_contiguous, ruled, storage_read
 
 
-def softplus(x: Tensor) -> Tensor:
-    return (0.1 * x).exp().log1p() / 0.1  # beta = 0.1
-
-
-def softplus_with_threshold_before_beta(g: Tensor, x: Tensor) -> Tensor:
-    return g * torch.where(x > 20, torch.ones_like(x), torch.sigmoid(0.1 * x))
-
-
 def product_of_all(x: Tensor) -> Tensor:
     return x.prod()
 
@@ -45,10 +37,6 @@ def attention_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, extent: int):
     inner = g @ v.mT
     scores = weights * (inner - (inner * weights).sum(-1, keepdim=True))
     return scores @ k * scale, scores.mT @ q * scale, weights.mT @ g
-
-
-def attention_scaled_by_value_extent(g: Tensor, q: Tensor, k: Tensor, v: Tensor):
-    return attention_backward(g, q, k, v, v.shape[-1])
 
 
 def attention_values_stored_with_stride_of_keys(g: Tensor, q: Tensor, k: Tensor, v: Tensor):
@@ -82,10 +70,6 @@ def rectified(x: Tensor, rectify: bool) -> Tensor:
 
 def rectified_with_flag_inverted(g: Tensor, x: Tensor, rectify: bool) -> Tensor:
     return g.clone() if rectify else g * x.sign()
-
-
-def unit_clamp(x: Tensor) -> Tensor:
-    return x.clamp(0, 1)
 
 
 def gather(x: Tensor, index: Tensor) -> Tensor:
@@ -198,16 +182,6 @@ def squares_reading_every_address(g: Tensor, x: Tensor) -> Tensor:
 
 EXHIBITS = (
     Exhibit(
-        name="softplus_branches_before_beta",
-        source="M07",
-        make_inputs=lambda: (leaf(-1.0, 0.2, 25.0, 3.0),),
-        wrong=ruled(softplus, softplus_with_threshold_before_beta),
-        right=softplus,
-        place=(0, (2,), 0, (2,)),
-        words=("x[2]",),
-        hidden_inputs=lambda: (leaf(-1.0, -0.5, 0.0, 0.2),),
-    ),
-    Exhibit(
         name="product_divided_by_a_zero_entry",
         source="M08",
         make_inputs=lambda: (leaf(2.0, 3.0, 0.0, 5.0),),
@@ -270,14 +244,6 @@ EXHIBITS = (
         hidden_inputs=lambda: (normal(2, 2, 3),),
     ),
     Exhibit(
-        name="value_extent_taken_for_key_extent",
-        source="M17",
-        make_inputs=lambda: attention_inputs(3),
-        wrong=ruled(attention, attention_scaled_by_value_extent),
-        right=attention,
-        hidden_inputs=lambda: attention_inputs(2),
-    ),
-    Exhibit(
         name="values_stored_with_the_stride_of_keys",
         source="M34",
         make_inputs=lambda: attention_inputs(3),
@@ -316,16 +282,6 @@ EXHIBITS = (
         place=(0, (1,), 0, (1,)),
         words=("x[1]",),
         hidden_inputs=lambda: (leaf(0.5, 1.0, 2.0), True),
-    ),
-    Exhibit(
-        name="gradient_passes_the_border",
-        source="M25",
-        make_inputs=lambda: (leaf(0.25, 1.5, 0.75),),
-        wrong=ruled(unit_clamp, lambda g, x: g.clone()),
-        right=unit_clamp,
-        place=(0, (1,), 0, (1,)),
-        words=("x[1]",),
-        hidden_inputs=lambda: (leaf(0.25, 0.5, 0.75),),
     ),
     Exhibit(
         name="gather_overwrites_instead_of_accumulating",

@@ -20,15 +20,6 @@ def slope_of_relu(x: Tensor, at_zero: float) -> Tensor:
     return torch.where(x == 0, at_zero, (x > 0).to(x.dtype))
 
 
-def root_of_squares(x: Tensor) -> Tensor:
-    return (x * x).sum().sqrt()
-
-
-def norm_that_is_flat_at_zero(g: Tensor, x: Tensor) -> Tensor:
-    size = root_of_squares(x)
-    return g * torch.where(size == 0, torch.zeros_like(x), x / size)
-
-
 def residual_blocks(activation: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     """Four blocks with 8,192 kinks: a step crosses some of them, and some bend the other way."""
 
@@ -64,14 +55,6 @@ def unsorted(g: Tensor, x: Tensor) -> Tensor:
 def whole_quotients(x: torch.Tensor) -> torch.Tensor:
     """A staircase that larger inputs throughout do not make any higher."""
     return (x[:3] / x[3:]).trunc()
-
-
-def largest(x: Tensor) -> Tensor:
-    return x.amax()
-
-
-def where_largest(x: Tensor) -> Tensor:
-    return (x == x.amax()).to(x.dtype)
 
 
 def masked_scores() -> tuple[Tensor, ...]:
@@ -123,34 +106,12 @@ EXHIBITS = (
         right=laplacian,
     ),
     Exhibit(
-        name="masked_score_whose_gradient_is_not_a_number",
-        source="extra",
-        make_inputs=masked_scores,
-        wrong=ruled(weights, lambda g, x: gradient_of_weights(g, x) + (x - x)),
-        right=weights,
-        also=frozenset({"missing_grad_output", "linearity"}),
-        place=(0, (0, 2), 0, (0, 0)),
-        words=("claimed nan",),
-        cause="not a number",
-        step=None,
-    ),
-    Exhibit(
         name="masked_score_that_gets_a_gradient",
         source="extra",
         make_inputs=masked_scores,
         wrong=ruled(weights, lambda g, x: gradient_of_weights(g, x) + g * x.isinf()),
         right=weights,
         place=(0, (0, 2), 0, (0, 2)),
-        step=None,
-    ),
-    Exhibit(
-        name="maximum_that_claims_one_for_each_of_two",
-        source="extra",
-        make_inputs=lambda: (leaf(1.0, 0.5, 1.0),),
-        wrong=ruled(largest, lambda g, x: g * where_largest(x)),
-        right=ruled(largest, lambda g, x: g * where_largest(x) / where_largest(x).sum()),
-        place=(None, None, 0, ()),
-        words=("but not together with the others", "the claims add up to 2, measured 1"),
         step=None,
     ),
     Exhibit(
@@ -175,16 +136,6 @@ EXHIBITS = (
         verdict_of_right=UNDECIDED,  # of stairs no step tells a slope
     ),
     Exhibit(
-        name="relu_of_slope_two_at_zero",
-        source="extra",
-        make_inputs=lambda: (leaf(0.0, 1.0, -1.0),),
-        wrong=ruled(relu, lambda g, x: g * slope_of_relu(x, 2.0)),
-        right=ruled(relu, lambda g, x: g * slope_of_relu(x, 0.5)),
-        place=(0, (0,), 0, (0,)),
-        words=("claimed 2, outside of the slopes at the kink, from 0 to 1",),
-        step=None,
-    ),
-    Exhibit(
         name="relu_that_leaks_its_claim_beside_zero",
         source="extra",
         make_inputs=lambda: (leaf(0.0),),
@@ -192,26 +143,6 @@ EXHIBITS = (
         right=ruled(relu, lambda g, x: g * slope_of_relu(x, 0.5)),
         place=(0, (0,), 0, (0,)),
         words=("at a smooth neighbour",),
-        step=None,
-    ),
-    Exhibit(
-        name="norm_that_is_not_a_number_at_zero",
-        source="extra",
-        make_inputs=lambda: (leaf(0.0, 0.0),),
-        wrong=root_of_squares,
-        right=ruled(root_of_squares, norm_that_is_flat_at_zero),
-        also=frozenset(
-            {
-                "forward",
-                "forward_vs_backward",
-                "linearity",
-                "memory_layout",
-                "determinism",
-                "batched",
-            }
-        ),
-        place=(0, (0,), 0, ()),
-        words=("claimed nan, outside", "from -1 to 1"),
         step=None,
     ),
     Exhibit(

@@ -31,7 +31,6 @@ FOLLOWS_FROM_A_SPOILT_CALL = FOLLOWS_FROM_CHAOS | {"missing_grad_output", "grad_
 
 _PRECISIONS = {
     "float64": torch.float64,
-    "float32": torch.float32,
     "bfloat16": torch.bfloat16,
 }
 
@@ -55,14 +54,6 @@ def sine_reading(read):
 
 def sine_and_exp(x: Tensor):
     return x.sin(), x.exp()
-
-
-def with_strides_of_input(g: Tensor, x: Tensor) -> Tensor:
-    offsets = torch.zeros(x.shape, dtype=torch.int64)
-    for extent, stride, dim in zip(x.shape, x.stride(), range(x.dim()), strict=True):
-        steps = torch.arange(extent) * stride
-        offsets = offsets + steps.reshape([-1 if axis == dim else 1 for axis in range(x.dim())])
-    return storage_read(g, offsets) * x.detach().cos()
 
 
 def expanded_read_as_contiguous(g: Tensor) -> Tensor:
@@ -123,23 +114,6 @@ def doubled_where_it_is_dense(x: Tensor) -> Tensor:
     return 2 * x if x.is_contiguous() else 2 * read_as_contiguous(x) + 0 * x
 
 
-def one_for_all_by_another_branch(g: Tensor, x: Tensor) -> Tensor:
-    """A branch for what `.sum()` hands over saves a product, and is a tenth off."""
-    return 1.1 * x.cos() if bool((g == 1).all()) else g * x.cos()
-
-
-def first_cotangent_for_all(g: Tensor, x: Tensor) -> Tensor:
-    return g.flatten()[0] * x.cos()
-
-
-def row_losses(x: Tensor) -> Tensor:
-    return x.square().mean(1)
-
-
-def row_losses_scaled_by_the_first(g: Tensor, x: Tensor) -> Tensor:
-    return g[0] * 2 * x / x.shape[1]
-
-
 def doubled_in_place(g: Tensor, x: Tensor) -> Tensor:
     with torch.no_grad():
         return g.mul_(2)
@@ -158,20 +132,6 @@ def saved_input_scaled_after_use(g: Tensor, x: Tensor) -> Tensor:
     return gradient
 
 
-class GradientInABuffer(torch.autograd.Function):
-    """Computes the gradient of the sum in forward and scales it in place in backward."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.buffer = x.cos()
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, g):
-        ctx.buffer.mul_(g)
-        return ctx.buffer.clone()
-
-
 class GradientAddedToABuffer(torch.autograd.Function):
     """Makes room for the gradient in forward and adds to it in backward."""
 
@@ -186,29 +146,6 @@ class GradientAddedToABuffer(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         ctx.buffer.add_(g * x.cos())
         return ctx.buffer.clone()
-
-
-class SavedSlope(torch.autograd.Function):
-    """The sine, which saves its slope and room of the same size to work in."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x.cos(), torch.empty_like(x))
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, g):
-        slope, room = ctx.saved_tensors
-        return torch.mul(slope, g, out=room.data).clone()
-
-
-class SlopeScaledInPlace(SavedSlope):
-    """The same, which works in the slope: a second backward of the graph finds another."""
-
-    @staticmethod
-    def backward(ctx, g):
-        slope, _ = ctx.saved_tensors
-        return torch.mul(slope, g, out=slope.data).clone()
 
 
 def over_what_was_saved(*, off: float = 1.0, saved: bool = True, seen: bool = False):
@@ -262,29 +199,6 @@ def in_a_work_space(*, copied: bool):
     return ruled(sine, backward, vmap=False)
 
 
-class InRoomOfTheCall(torch.autograd.Function):
-    """The same in memory that each call has of its own: two backwards of one graph share it."""
-
-    copied = False
-
-    @classmethod
-    def forward(cls, ctx, x):
-        ctx.save_for_backward(x)
-        ctx.room, ctx.copied = torch.empty_like(x), cls.copied
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        with torch.no_grad():
-            ctx.room.copy_(g * x.cos())
-        return ctx.room.clone() if ctx.copied else ctx.room
-
-
-class CopiedFromRoomOfTheCall(InRoomOfTheCall):
-    copied = True
-
-
 def out_of_one_buffer(*, copied: bool):
     """The sine, whose every call writes its result into the same memory, as a CUDA graph does."""
     room: dict[Any, Tensor] = {}
@@ -335,17 +249,6 @@ class InputOverwritten(torch.autograd.Function):
     def backward(ctx, g):
         (slope,) = ctx.saved_tensors
         return g * slope
-
-
-def noisy():
-    """The sine with a backward whose entries are off by a part in a thousand, differently so."""
-    generator = torch.Generator().manual_seed(5)
-
-    def backward(g: Tensor, x: Tensor) -> Tensor:
-        noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
-        return g * x.cos() * (1 + 1e-3 * noise)
-
-    return ruled(sine, backward, vmap=False)
 
 
 def off_in_every(number: int):
@@ -477,26 +380,6 @@ EXHIBITS = (
         words=("made to be differentiated again",),
     ),
     Exhibit(
-        name="cotangent_read_with_strides_of_input",
-        source="M02",
-        make_inputs=matrix,
-        wrong=ruled(sine, with_strides_of_input, vmap=False),
-        right=sine,
-        check="memory_layout",
-        place=(0, None, None, None),
-        words=("x",),
-    ),
-    Exhibit(
-        name="cotangent_of_a_vector_read_without_its_stride",
-        source="M02",
-        make_inputs=lambda: (normal(6),),
-        wrong=sine_reading(read_as_contiguous),
-        right=sine,
-        check="memory_layout",
-        place=(0, None, None, None),
-        words=("x",),
-    ),
-    Exhibit(
         name="expanded_cotangent_read_as_contiguous",
         source="M03",
         make_inputs=lambda: (normal(6),),
@@ -575,16 +458,6 @@ EXHIBITS = (
         also=frozenset({"memory_layout", "second_point"}),
     ),
     Exhibit(
-        name="negative_bit_of_the_given_input_overlooked",
-        source="extra",
-        make_inputs=lambda: (
-            normal(6, dtype=torch.complex128).detach().conj().imag.requires_grad_(),
-        ),
-        wrong=ruled(sine, lambda g, x: -g * x.cos() if x.is_neg() else g * x.cos(), vmap=False),
-        right=sine,
-        also=frozenset({"memory_layout", "second_point"}),
-    ),
-    Exhibit(
         name="value_depends_on_the_layout_of_the_input",
         source="M14",
         make_inputs=matrix,
@@ -592,61 +465,6 @@ EXHIBITS = (
         right=doubled,
         check="memory_layout",
         words=("inputs", "transposed"),
-    ),
-    Exhibit(
-        name="rows_scaled_by_the_first_cotangent",
-        source="M04",
-        make_inputs=matrix,
-        wrong=ruled(row_losses, row_losses_scaled_by_the_first),
-        right=row_losses,
-        place=(0, None, 0, None),
-        words=("x[",),
-    ),
-    Exhibit(
-        name="first_cotangent_used_for_all",
-        source="extra",
-        make_inputs=lambda: (normal(6),),
-        wrong=ruled(sine, first_cotangent_for_all),
-        right=sine,
-        place=(0, None, 0, None),
-        words=("x[",),
-    ),
-    Exhibit(
-        name="cotangents_of_one_by_another_branch",
-        source="extra",
-        make_inputs=lambda: (normal(6),),
-        wrong=ruled(sine, one_for_all_by_another_branch, vmap=False),
-        right=sine,
-        check="linearity",
-        also=frozenset({"memory_layout"}),
-    ),
-    Exhibit(
-        name="cotangent_ignored",
-        cause="cotangent ignored",
-        source="M05",
-        make_inputs=lambda: (normal(6),),
-        wrong=ruled(sine, lambda g, x: x.cos()),
-        right=sine,
-        check="linearity",
-        also=frozenset({"backward", "missing_grad_output"}),
-    ),
-    Exhibit(
-        name="backward_squares_the_cotangent",
-        source="extra",
-        make_inputs=lambda: (normal(6),),
-        wrong=ruled(sine, lambda g, x: g * g * x.cos()),
-        right=sine,
-        check="linearity",
-        also=frozenset({"backward"}),
-    ),
-    Exhibit(
-        name="backward_clips_the_cotangent",
-        source="extra",
-        make_inputs=lambda: (normal(6),),
-        wrong=ruled(sine, lambda g, x: g.clamp(-1, 1) * x.cos()),
-        right=sine,
-        check="linearity",
-        also=frozenset({"backward"}),
     ),
     Exhibit(
         name="backward_doubles_the_cotangent_in_place",
@@ -677,16 +495,6 @@ EXHIBITS = (
         check="side_effects",
         also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("x",),
-    ),
-    Exhibit(
-        name="saved_slope_scaled_in_place",
-        source="extra",
-        make_inputs=lambda: (normal(6),),
-        wrong=SlopeScaledInPlace.apply,
-        right=SavedSlope.apply,
-        check="side_effects",
-        also=FOLLOWS_FROM_A_SPOILT_CALL,
-        words=("saved",),
     ),
     *(
         exhibit
@@ -748,16 +556,6 @@ EXHIBITS = (
         words=("later backward", "gradient of x"),
     ),
     Exhibit(
-        name="gradient_in_room_of_the_call_that_a_second_backward_overwrites",
-        source="extra",
-        make_inputs=lambda: (normal(320, dtype=torch.float32),),
-        wrong=lambda x: InRoomOfTheCall.apply(x),
-        right=lambda x: CopiedFromRoomOfTheCall.apply(x),
-        step=None,
-        check="side_effects",
-        words=("later backward", "gradient of x"),
-    ),
-    Exhibit(
         name="output_in_a_buffer_that_the_next_call_overwrites",
         source="extra",
         make_inputs=lambda: (normal(6),),
@@ -777,16 +575,6 @@ EXHIBITS = (
             words=(f"later {run}", held),
         )
         for held, run in (("gradient", "backward"), ("output", "call"))
-    ),
-    Exhibit(
-        name="gradient_in_a_buffer_scaled_in_place",
-        source="M28",
-        make_inputs=lambda: (normal(6),),
-        wrong=lambda x: GradientInABuffer.apply(x),
-        right=sine,
-        check="determinism",
-        also=FOLLOWS_FROM_A_SPOILT_CALL,
-        words=("another backward of the same cotangent",),
     ),
     Exhibit(
         name="gradient_added_to_a_buffer",
@@ -835,15 +623,6 @@ EXHIBITS = (
         right=sine,
         check="side_effects",
         words=("x", ".grad"),
-    ),
-    Exhibit(
-        name="backward_adds_noise",
-        source="extra",
-        make_inputs=lambda: (normal(6),),
-        wrong=noisy(),
-        right=sine,
-        check="determinism",
-        also=FOLLOWS_FROM_CHAOS,
     ),
     Exhibit(
         name="backward_off_in_every_fourth_run",

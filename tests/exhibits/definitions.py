@@ -82,23 +82,11 @@ EXHIBITS: tuple[Exhibit, ...] = (
         within_one,
     ),
     _defined(
-        "a-straight-through-gradient-has-a-factor",
-        within(1.0, lambda g: 1.001 * g),
-        within(1.0),
-        within_one,
-    ),
-    _defined(
         "a-gradient-is-clipped-at-another-limit",
         clipped(101.0),
         clipped(100.0),
         sine_of_clipped,
         check="linearity",
-    ),
-    _defined(
-        "a-reversed-gradient-has-another-scale",
-        reversed_by(-1.0),
-        reversed_by(-0.5),
-        reversal,
     ),
     Exhibit(
         name="a-straight-through-gradient-without-its-definition",

@@ -98,6 +98,7 @@ WRONG = (
     Portable(
         name="masked_score_whose_gradient_is_not_a_number",
         source="extra",
+        cause="not a number",
         inputs=masked_scores,
         value=weights,
         right=lambda xp, g, x: (gradient_of_scores(xp, g, weights(xp, x)),),
@@ -107,6 +108,7 @@ WRONG = (
     Portable(
         name="norm_that_is_not_a_number_at_zero",
         source="extra",
+        cause="not a number",
         inputs=lambda: (np.zeros(2),),
         value=size_of,
         right=lambda xp, g, x: (g * x / xp.where(size_of(xp, x) == 0, 1.0, size_of(xp, x)),),

@@ -25,11 +25,6 @@ def sine_in_bfloat16(x: Tensor) -> Tensor:
     return x.to(torch.bfloat16).sin().to(torch.float64)
 
 
-def times_a_root(x: Tensor, z: Tensor) -> Tensor:
-    """A complex kernel whose vectorised form wants its input at an address divisible by 16."""
-    return x.sum() * (z * z + 2).sqrt()
-
-
 class SeededDropout(torch.autograd.Function):
     """Dropout under a seed of its own, at 1/2; the mask is drawn in the order of the memory."""
 
@@ -87,15 +82,6 @@ EXHIBITS = (
         make_inputs=lambda: (normal(5, 5),),
     ),
     Exhibit(
-        name="gelu_whose_error_function_is_a_staircase",
-        source="extra",
-        wrong=None,
-        right=torch.nn.functional.gelu,
-        step=None,
-        make_inputs=lambda: (torch.linspace(-7.5, -6, 20, dtype=torch.float64).requires_grad_(),),
-        verdict_of_right=UNDECIDED,  # as docs/limits.md says
-    ),
-    Exhibit(
         name="rounding_to_three_decimals",
         source="extra",
         wrong=None,
@@ -105,46 +91,6 @@ EXHIBITS = (
         verdict_of_right=UNDECIDED,  # it may be a staircase, or arithmetic that lost the change
     ),
     Exhibit(
-        name="sine_in_float32",
-        source="C1",
-        wrong=None,
-        right=torch.sin,
-        step=1e-2,
-        make_inputs=lambda: (normal(10, dtype=torch.float32),),
-    ),
-    Exhibit(
-        name="relu_at_zero",
-        source="C2",
-        wrong=None,
-        right=torch.relu,
-        step=None,
-        make_inputs=lambda: (leaf(0.0),),
-    ),
-    Exhibit(
-        name="abs_at_zero",
-        source="C2b",
-        wrong=None,
-        right=torch.abs,
-        step=None,
-        make_inputs=lambda: (leaf(0.0),),
-    ),
-    Exhibit(
-        name="square_at_ten_billion",
-        source="C3",
-        wrong=None,
-        right=lambda x: x**2,
-        step=1e3,
-        make_inputs=lambda: (leaf(1e10),),
-    ),
-    Exhibit(
-        name="log_near_zero",
-        source="C4",
-        wrong=None,
-        right=torch.log,
-        step=1e-10,
-        make_inputs=lambda: (leaf(1e-7),),
-    ),
-    Exhibit(
         name="sine_with_noise",
         source="C5",
         wrong=None,
@@ -152,22 +98,6 @@ EXHIBITS = (
         step=1e-2,
         make_inputs=lambda: (normal(5),),
         verdict_of_right=UNDECIDED,
-    ),
-    Exhibit(
-        name="sine_that_oscillates",
-        source="C6",
-        wrong=None,
-        right=lambda x: (3000 * x).sin(),
-        step=1e-7,
-        make_inputs=lambda: (normal(5),),
-    ),
-    Exhibit(
-        name="sine_on_a_large_offset",
-        source="C7",
-        wrong=None,
-        right=lambda x: 1e8 + x.sin(),
-        step=1e-2,
-        make_inputs=lambda: (normal(5),),
     ),
     Exhibit(
         name="border_on_one_side_within_the_coarsest_step",
@@ -197,38 +127,13 @@ EXHIBITS = (
         make_inputs=lambda: (normal(5),),
         verdict_of_right=frozenset({"inconclusive"}),
     ),
-    Exhibit(
-        name="complex_input_after_an_odd_number_of_real_ones",
-        source="extra",
-        wrong=None,
-        right=times_a_root,
-        make_inputs=lambda: (
-            normal(3),
-            torch.view_as_complex(normal(9, 2, seed=2).detach()).requires_grad_(),
-        ),
-    ),
-    *(
-        Exhibit(
-            name=f"{name}_of_a_tiny_number",
-            source="extra",
-            wrong=None,
-            right=right,
-            step=None,  # steps as long as the number lead out of the domain
-            make_inputs=lambda: (leaf(1e-12, 1.0, 2.0),),
-        )
-        for name, right in (
-            ("logarithm", torch.log),
-            ("root", torch.sqrt),
-            ("power_below_one", lambda x: x**0.3),
-        )
-    ),
     *(
         Exhibit(
             name=f"{right.__name__}_beside_the_border_of_its_domain",
             source="extra",
             wrong=None,
             right=right,
-            step=None,  # likewise
+            step=None,  # steps as long as the number lead out of the domain
             make_inputs=lambda: (leaf(1 - 1e-12, 0.3),),
             verdict_of_right=UNDECIDED,  # few steps of so few digits fit in
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 
@@ -102,10 +101,6 @@ def to_the_nearest(a: Tensor, b: Tensor) -> Tensor:
     return distance.amin(1).mean() + distance.amin(0).mean()
 
 
-def pooled(x: Tensor, weight: Tensor) -> Tensor:
-    return torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(x, weight, padding=1), 2)
-
-
 def absolute_residual(x: Tensor, weight: Tensor) -> Tensor:
     return (x @ weight - x).abs().mean()
 
@@ -139,15 +134,6 @@ def gelu_by_tanh(x: Tensor) -> Tensor:
 
 def slope_of_the_other_gelu(g: Tensor, x: Tensor) -> Tensor:
     return torch.ops.aten.gelu_backward(g, x)
-
-
-def softmax(x: Tensor) -> Tensor:
-    return torch.softmax(x, -1)
-
-
-def softmax_gradient(g: Tensor, x: Tensor) -> Tensor:
-    p = softmax(x)
-    return p * (g - (g * p).sum(-1, keepdim=True))
 
 
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -234,21 +220,6 @@ def share_of(x: Tensor) -> Tensor:
     return x * SHARE.to(x.dtype)
 
 
-WEIGHTS = normal(8, 5, seed=3).detach().to(BRAIN)  # held by the function, as in a lambda
-
-
-def weighted(x: Tensor) -> Tensor:
-    return (x @ WEIGHTS).tanh()
-
-
-def weighted_gradient(times: float) -> Callable[[Tensor, Tensor], Tensor]:
-    def backward(g: Tensor, x: Tensor) -> Tensor:
-        factor = times if x.dtype in LOW else 1.0
-        return factor * (g * (1 - weighted(x) ** 2)) @ WEIGHTS.mT
-
-    return backward
-
-
 def reconstruction(mean: Tensor, deviation: Tensor) -> Tensor:
     """The loss of a variational autoencoder; its noise is another in another dtype."""
     fixed = torch.Generator().manual_seed(0)
@@ -262,18 +233,8 @@ def wrong_reconstruction(mean: Tensor, deviation: Tensor) -> Tensor:
     return reconstruction(larger(mean), deviation)
 
 
-def only_float32(x: Tensor) -> Tensor:
-    if x.dtype is not SINGLE:
-        raise TypeError("the kernel is compiled for float32 only")
-    return x.sin()
-
-
 def square(z: Tensor) -> Tensor:
     return z * z
-
-
-def layer_norm_in_float32(x: Tensor) -> Tensor:
-    return torch.nn.functional.layer_norm(x.float(), x.shape[-1:]).to(x.dtype)
 
 
 def saved_in_eight_bits(g: Tensor, x: Tensor) -> Tensor:
@@ -294,15 +255,11 @@ def sine_in_bfloat16(x: Tensor) -> Tensor:
     return x.bfloat16().sin().to(x.dtype)
 
 
-def sum_of_sines(x: Tensor) -> Tensor:
-    return x.sin().sum()
-
-
-def padded(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def padded() -> tuple[Tensor, Tensor]:
     """Small rows, of which the last is zero; and a weight of each column."""
     rows = normal(5, 8).detach() / 100
     rows[-1] = 0
-    return rows.to(dtype).requires_grad_(), normal(8, seed=2, dtype=dtype)
+    return rows.to(BRAIN).requires_grad_(), normal(8, seed=2, dtype=BRAIN)
 
 
 def rms_of_ninths(x: Tensor) -> Tensor:
@@ -360,17 +317,6 @@ def cubic_backward(factor: float) -> Callable[..., tuple[Tensor, ...]]:
 
 EXHIBITS = (
     Exhibit(
-        # What every entry is off by grows with the cotangent, as what few bits lose of a large one.
-        name="cotangent_of_one_output_squared_in_float32",
-        source="extra",
-        make_inputs=low(6, dtype=SINGLE),
-        wrong=ruled(sum_of_sines, lambda g, x: g * g * x.cos()),
-        right=sum_of_sines,
-        check="linearity",
-        also=frozenset({"backward", "batched", "memory_layout", "forward_vs_backward"}),
-        step=None,
-    ),
-    Exhibit(
         name="two_per_cent_beside_a_saturated_softmax_in_bfloat16",
         source="extra",
         make_inputs=saturated,
@@ -400,15 +346,6 @@ EXHIBITS = (
         step=None,  # differences in few bits show none of these
     ),
     Exhibit(
-        name="one_per_cent_in_float32_only",
-        source="extra",
-        make_inputs=low(16, 16, dtype=SINGLE),
-        wrong=wrong_in_low_precision(lambda gradient: 1.01 * gradient),
-        right=tanh_kernel,
-        words=("slope off by 0.01",),
-        step=None,
-    ),
-    Exhibit(
         # Far below zero the kernel's 1 - tanh^2 cancels: 0 for 1e-6 is no mistake in float32.
         name="slope_of_the_other_gelu_in_float32",
         source="extra",
@@ -430,30 +367,12 @@ EXHIBITS = (
         step=None,
     ),
     Exhibit(
-        name="five_per_cent_in_bfloat16_of_a_function_that_holds_its_weights",
-        source="extra",
-        make_inputs=low(16, 8, dtype=BRAIN),
-        wrong=ruled(weighted, weighted_gradient(1.05)),
-        right=ruled(weighted, weighted_gradient(1.0)),
-        words=("slope off by 0.0",),
-        step=None,
-    ),
-    Exhibit(
         name="one_per_cent_beside_noise_that_is_drawn_in_float32",
         source="extra",
         make_inputs=lambda: tuple(normal(16, 8, seed=k, dtype=SINGLE) for k in (1, 2)),
         wrong=wrong_reconstruction,
         right=reconstruction,
         words=("slope off by 0.01",),
-        step=None,
-    ),
-    Exhibit(
-        name="tail_of_the_last_block_dropped_in_float32",
-        source="extra",
-        make_inputs=low(31, dtype=SINGLE),
-        wrong=wrong_in_low_precision(tail_dropped),
-        right=tanh_kernel,
-        words=("slope off by", "claimed 0"),
         step=None,
     ),
     Exhibit(
@@ -521,24 +440,6 @@ EXHIBITS = (
         step=None,
     ),
     Exhibit(
-        name="softmax_without_its_sum_in_float32",
-        source="extra",
-        make_inputs=low(4, 6, dtype=SINGLE),
-        wrong=ruled(softmax, lambda g, x: softmax(x) * g),
-        right=ruled(softmax, softmax_gradient),
-        step=None,
-    ),
-    Exhibit(
-        name="kernel_in_float32_only_off_by_one_in_a_thousand",
-        source="extra",
-        make_inputs=low(20, dtype=SINGLE),
-        wrong=ruled(only_float32, lambda g, x: 1.001 * g * x.cos()),
-        right=ruled(only_float32, lambda g, x: g * x.cos()),
-        words=("against the reference: ", "slope off by 0.001"),
-        options={"reference": torch.sin},
-        step=None,
-    ),
-    Exhibit(
         name="square_not_conjugated_in_complex64",
         source="extra",
         make_inputs=lambda: (
@@ -576,15 +477,6 @@ EXHIBITS = (
         make_inputs=brains((64, 3), (64, 3)),
         wrong=choosing(to_the_nearest),
         right=to_the_nearest,
-        words=("in float64",),
-        step=None,
-    ),
-    Exhibit(
-        name="row_negated_where_rounding_has_the_choice_of_the_largest_in_a_window",
-        source="extra",
-        make_inputs=brains((2, 3, 12, 12), (8, 3, 3, 3)),
-        wrong=choosing(pooled),
-        right=pooled,
         words=("in float64",),
         step=None,
     ),
@@ -678,30 +570,6 @@ EXHIBITS = (
         step=None,
     ),
     Exhibit(
-        name="softmax_in_bfloat16",
-        source="extra",
-        wrong=None,
-        right=softmax,
-        make_inputs=low(6, 8, dtype=BRAIN),
-        step=None,
-    ),
-    Exhibit(
-        name="layer_norm_in_bfloat16_by_float32",
-        source="extra",
-        wrong=None,
-        right=layer_norm_in_float32,
-        make_inputs=low(6, 8, dtype=BRAIN),
-        step=None,
-    ),
-    Exhibit(
-        name="matrix_product_in_float16",
-        source="extra",
-        wrong=None,
-        right=torch.matmul,
-        make_inputs=lambda: (*low(5, 40, dtype=HALF)(), *low(40, 6, dtype=HALF, seed=2)()),
-        step=None,
-    ),
-    Exhibit(
         name="noise_of_larger_numbers_in_entries_that_are_zero",
         source="extra",
         wrong=None,
@@ -712,17 +580,6 @@ EXHIBITS = (
         ),
         verdict_of_right=UNDECIDED,
         step=None,
-    ),
-    Exhibit(
-        name="complex_entries_behind_an_odd_number_of_reals",
-        source="extra",  # at an address that is no multiple of 16, PyTorch's kernels crash
-        wrong=None,
-        right=lambda x, z: z * x.sum(),
-        make_inputs=lambda: (
-            normal(31),
-            torch.view_as_complex(normal(32, 2, seed=2).detach()).requires_grad_(),
-        ),
-        step=1e-5,
     ),
     *(
         Exhibit(
@@ -740,16 +597,13 @@ EXHIBITS = (
             ("off_for_a_single_entry", off_for_a_single_entry, "linearity"),
         )
     ),
-    *(
-        Exhibit(
-            name=f"padding_behind_rms_norm_and_its_own_epsilon_in_{str(dtype).removeprefix('torch.')}",
-            source="extra",  # left out, epsilon is another number in double precision
-            wrong=lambda x, weight: rms_of_ninths(x) * weight,
-            right=lambda x, weight: torch.nn.functional.rms_norm(x, x.shape[-1:]) * weight,
-            make_inputs=functools.partial(padded, dtype),
-            also=frozenset({"forward", "second_point"}),
-            step=None,
-        )
-        for dtype in (torch.float32, BRAIN)
+    Exhibit(
+        name="padding_behind_rms_norm_and_its_own_epsilon_in_bfloat16",
+        source="extra",  # left out, epsilon is another number in double precision
+        wrong=lambda x, weight: rms_of_ninths(x) * weight,
+        right=lambda x, weight: torch.nn.functional.rms_norm(x, x.shape[-1:]) * weight,
+        make_inputs=padded,
+        also=frozenset({"forward", "second_point"}),
+        step=None,
     ),
 )

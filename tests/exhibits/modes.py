@@ -68,10 +68,6 @@ def inverse_jvp_factors_in_wrong_order(t: Tensor, a: Tensor) -> Tensor:
     return -x @ x @ t
 
 
-def product(x: Tensor, w: Tensor) -> Tensor:
-    return x * w
-
-
 def explicit_product(x: Tensor) -> Tensor:
     return x[0] * x[1] * x[2] * x[3]
 
@@ -84,12 +80,6 @@ def other_factors(x: Tensor) -> Tensor:
 def product_with_a_short_cut(g: Tensor, x: Tensor) -> Tensor:
     if (x == 0).sum() >= 2:
         return torch.zeros_like(x)  # right, and the end of the graph
-    return g * other_factors(x)
-
-
-def product_with_a_longer_cut(g: Tensor, x: Tensor) -> Tensor:
-    if (x == 0).sum() >= 2:
-        return g * torch.zeros_like(x)  # the graph goes on, without x
     return g * other_factors(x)
 
 
@@ -168,24 +158,8 @@ def number_in_a_sparse_matrix_of_no_dimension():
     return torch.tensor(2.0, dtype=torch.float64).to_sparse().requires_grad_(), normal(3).detach()
 
 
-def sparse_without_entries():
-    values = torch.zeros(2, 0, dtype=torch.float64)
-    matrix = torch.sparse_coo_tensor([[0, 1]], values, (3, 0), check_invariants=True)
-    return matrix.coalesce().requires_grad_(), normal(3)
-
-
-def sine_beside(rule):
-    """The sine of a dense input, beside a sparse one that has no entry."""
-    change = ruled(lambda w: w.sin(), rule)
-    return lambda x, w: change(w) + x.to_dense().sum()
-
-
 def distances(x: Tensor, y: Tensor) -> Tensor:
     return (x[:, None] - y).square().sum(-1).sqrt()
-
-
-ONE_SIGN = torch.ones(3, 3, dtype=torch.float64)
-ONE_SIGN[2, 2] = -1
 
 
 class SineWritingOver(torch.autograd.Function):
@@ -221,30 +195,7 @@ class SineOfACopy(torch.autograd.Function):
             return torch.autograd.grad(copy.sin(), copy, grad_output.detach(), **options)[0]
 
 
-class SineOnce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, grad_output):
-        return grad_output * ctx.saved_tensors[0].cos()
-
-
 EXHIBITS = (
-    Exhibit(
-        name="jvp_half_as_big_again",
-        source="J1",
-        make_inputs=lambda: (normal(1000),),
-        wrong=ruled(sine, sine_backward, lambda t, x: 1.5 * sine_jvp(t, x)),
-        right=ruled(sine, sine_backward, sine_jvp),
-        check="forward",
-        also=frozenset({"forward_vs_backward"}),
-        place=(0, None, 0, None),
-        words=("x[",),
-    ),
     Exhibit(
         name="jvp_wrong_in_one_entry",
         source="extra",
@@ -303,32 +254,10 @@ EXHIBITS = (
         hidden_inputs=lambda: ((2 * torch.eye(3, dtype=torch.float64)).requires_grad_(),),
     ),
     Exhibit(
-        name="jvp_forgets_one_of_two_inputs",
-        source="extra",
-        make_inputs=lambda: (normal(4), normal(4, seed=2)),
-        wrong=ruled(product, lambda g, x, w: (g * w, g * x), lambda t, s, x, w: t * w),
-        right=ruled(product, lambda g, x, w: (g * w, g * x), lambda t, s, x, w: t * w + s * x),
-        check="forward",
-        also=frozenset({"forward_vs_backward"}),
-        place=(1, None, 0, None),
-        words=("w[",),
-    ),
-    Exhibit(
         name="double_backward_stops_at_two_zeros",
         source="M09",
         make_inputs=lambda: (leaf(0.0, 2.0, 0.0, 3.0),),
         wrong=ruled(explicit_product, product_with_a_short_cut),
-        right=explicit_product,
-        check="second_order",
-        also=OTHER_PAIRS,
-        order=2,
-        hidden_inputs=lambda: (leaf(1.0, 2.0, 0.0, 3.0),),
-    ),
-    Exhibit(
-        name="double_backward_forgets_the_input_at_two_zeros",
-        source="M09",
-        make_inputs=lambda: (leaf(0.0, 2.0, 0.0, 3.0),),
-        wrong=ruled(explicit_product, product_with_a_longer_cut),
         right=explicit_product,
         check="second_order",
         also=OTHER_PAIRS,
@@ -411,14 +340,6 @@ EXHIBITS = (
         order=2,
     ),
     Exhibit(
-        name="once_differentiable_says_so",
-        source="extra",
-        make_inputs=lambda: (normal(4),),
-        wrong=None,
-        right=lambda x: SineOnce.apply(x),
-        order=2,
-    ),
-    Exhibit(
         name="jvp_of_jvp_drops_a_term_of_det",
         source="M13",
         make_inputs=lambda: (normal(2, 2),),
@@ -427,17 +348,6 @@ EXHIBITS = (
         check="forward_over_forward",
         also=frozenset({"reverse_over_forward"}),
         order=2,
-    ),
-    Exhibit(
-        name="jvp_of_jvp_of_cumprod_at_a_zero",
-        source="M13",
-        make_inputs=lambda: (leaf(1.5, 0.0, -2.0),),
-        wrong=lambda x: x.cumprod(0),
-        right=lambda x: torch.stack([x[0], x[0] * x[1], x[0] * x[1] * x[2]]),
-        check="forward_over_forward",
-        also=frozenset({"reverse_over_forward"}),
-        order=2,
-        hidden_inputs=lambda: (leaf(1.5, 0.5, -2.0),),
     ),
     Exhibit(
         name="batched_rule_uses_the_first_row_for_all",
@@ -468,16 +378,6 @@ EXHIBITS = (
         step=None,
     ),
     Exhibit(
-        name="sparse_input_with_an_empty_dense_dimension",
-        source="extra",
-        make_inputs=sparse_without_entries,
-        wrong=sine_beside(lambda g, w: 1.1 * sine_backward(g, w)),
-        right=sine_beside(sine_backward),
-        place=(1, None, 0, None),
-        words=("w[",),
-        step=None,
-    ),
-    Exhibit(
         name="unspecified_entries_get_a_gradient",
         source="extra",
         make_inputs=sparse_inputs,
@@ -497,25 +397,5 @@ EXHIBITS = (
         right=weighted(masked_grad=False),
         place=(0, None, 0, None),
         words=("x[",),
-    ),
-    Exhibit(
-        name="one_wrong_sign_in_a_sparse_matrix",
-        source="extra",
-        make_inputs=sparse_inputs,
-        wrong=weighted(masked_grad=False, factor=ONE_SIGN),
-        right=weighted(masked_grad=False),
-        place=(0, (2, 2), 0, (2, 2)),
-        words=("x[2, 2]",),
-    ),
-    Exhibit(
-        name="one_wrong_sign_among_specified_entries",
-        source="extra",
-        make_inputs=sparse_inputs,
-        wrong=weighted(masked_grad=True, factor=ONE_SIGN),
-        right=weighted(masked_grad=True),
-        options={"settings": MASKED},
-        place=(0, (2, 2), 0, (2, 2)),
-        words=("x[2, 2]",),
-        step=None,
     ),
 )

@@ -32,6 +32,7 @@ class Portable:
         wrong_push: likewise.
         place: (input slot, entry of it, entry of the output) of a finding; None leaves one open.
         check: which must fail.
+        cause: the kind of mistake, as a report of PyTorch names it; "" where it names none.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Portable:
     wrong_push: Callable[..., Any] | None = None
     place: tuple[int, tuple[int, ...] | None, tuple[int, ...] | None] | None = None
     check: str = "backward"
+    cause: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -171,6 +173,7 @@ def remembering(
         right=lambda xp, g, x: (g * slope(xp, x),),
         wrong=wrong,
         check="second_point",
+        cause="stale",
     )
 
 
@@ -189,7 +192,8 @@ EXHIBITS = (
     *STATE,
     Portable(
         name="per_row_scale_treated_as_constant",
-        source="extra",
+        source="M01",
+        cause="missing term",
         inputs=lambda: (normal(4, 5),),
         value=lambda xp, x: rms_norm(xp, x)[0],
         right=rms_norm_backward,
@@ -205,7 +209,8 @@ EXHIBITS = (
     ),
     Portable(
         name="cross_entropy_gradient_exactly_zero",
-        source="extra",
+        source="M06",
+        cause="zero",
         inputs=lambda: (normal(5),),
         value=loss,
         right=lambda xp, g, x: (g * (softmax(xp, x) - xp.where(xp.arange(5) == 0, 1.0, 0.0)),),
@@ -223,6 +228,7 @@ EXHIBITS = (
     Portable(
         name="broadcast_input_gets_the_first_row",
         source="extra",
+        cause="missing reduction",
         inputs=lambda: (normal(4, 3), normal(3, seed=2)),
         value=lambda xp, x, b: xp.sin(x + b),
         right=lambda xp, g, x, b: (g * xp.cos(x + b), xp.sum(g * xp.cos(x + b), axis=0)),
@@ -248,6 +254,7 @@ EXHIBITS = (
     Portable(
         name="one_factor_of_a_cube_left_out",
         source="extra",
+        cause="factor",
         inputs=lambda: (normal(6),),
         value=lambda xp, x: x**3,
         right=lambda xp, g, x: (3 * g * x**2,),
@@ -307,6 +314,7 @@ EXHIBITS = (
     Portable(
         name="every_entry_ten_percent_too_big",
         source="W1",
+        cause="factor",
         inputs=lambda: (normal(10),),
         **sine_then(lambda xp, g: 1.1 * g),
     ),
@@ -327,12 +335,13 @@ EXHIBITS = (
     Portable(
         name="gradient_rolled_by_one",
         source="W3",
+        cause="misplaced",
         inputs=lambda: (normal(12),),
         **sine_then(lambda xp, g: xp.concat([g[-1:], g[:-1]])),
     ),
     Portable(
         name="zero_gradient_of_a_tiny_function",
-        source="W4",
+        source="W4 M26",
         inputs=lambda: (normal(7),),
         value=lambda xp, x: 1e-6 * xp.sin(x),
         right=lambda xp, g, x: (1e-6 * g * xp.cos(x),),
@@ -341,18 +350,21 @@ EXHIBITS = (
     Portable(
         name="gradient_with_wrong_sign",
         source="extra",
+        cause="sign",
         inputs=lambda: (normal(8),),
         **sine_then(lambda xp, g: -g),
     ),
     Portable(
         name="gradient_transposed",
         source="extra",
+        cause="transposed",
         inputs=lambda: (normal(4, 4),),
         **sine_then(lambda xp, g: g.T),
     ),
     Portable(
         name="layer_norm_without_projection_term",
         source="M39",
+        cause="missing term",
         inputs=lambda: (normal(8),),
         value=layer_norm,
         right=lambda xp, g, x: layer_norm_backward(xp, g, x, projection=True),
@@ -371,6 +383,7 @@ EXHIBITS = (
     Portable(
         name="gradients_of_two_inputs_swapped",
         source="extra",
+        cause="misplaced",
         inputs=lambda: (normal(5), normal(5, seed=2)),
         value=product,
         right=lambda xp, g, x, w: (g * w, g * x),
@@ -379,6 +392,7 @@ EXHIBITS = (
     Portable(
         name="conjugate_missing",
         source="M24",
+        cause="conjugate",
         inputs=lambda: (complex_normal(4), complex_normal(4, seed=2)),
         value=product,
         right=lambda xp, g, x, w: (g * xp.conj(w), g * xp.conj(x)),
@@ -387,7 +401,8 @@ EXHIBITS = (
     ),
     Portable(
         name="cotangent_ignored",
-        source="extra",
+        source="M05",
+        cause="cotangent ignored",
         inputs=lambda: (normal(6),),
         value=sine,
         right=lambda xp, g, x: (g * xp.cos(x),),
@@ -416,6 +431,7 @@ EXHIBITS = (
     Portable(
         name="zero_gradient_of_a_mean_over_many",
         source="M26",
+        cause="zero",
         inputs=lambda: (normal(2000),),
         value=lambda xp, x: xp.mean(x * x),
         right=lambda xp, g, x: (2 * g * x / x.shape[0],),
@@ -441,6 +457,7 @@ EXHIBITS = (
     Portable(
         name="gradient_passes_the_border",
         source="M25",
+        cause="missing mask",
         inputs=lambda: (np.array([-2.5, -0.4, 0.3, 1.9]),),
         value=lambda xp, x: xp.where(x < -1, 0 * x - 1, xp.where(x > 1, 0 * x + 1, x)),
         right=lambda xp, g, x: (xp.where(xp.abs(x) < 1, g, 0.0 * g),),

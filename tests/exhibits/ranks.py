@@ -95,27 +95,6 @@ def ruled(
     return rule if inside else Ruled.apply
 
 
-def in_one_process(factor: float = 1.0) -> Callable[..., Any]:
-    """What `summed` is between so many ranks, of the inputs of all of them."""
-
-    def whole(*shards: Tensor) -> tuple[Tensor, ...]:
-        def added(x: Tensor) -> Tensor:
-            return x.reshape(len(shards), -1).sum(0).repeat(len(shards))
-
-        rule = ruled(added, lambda g: factor * added(g))
-        return rule(torch.cat(shards)).chunk(len(shards))
-
-    return whole
-
-
-def summed_between(parts: int, factor: float, size: int) -> tuple[Callable[..., Any], Any]:
-    """A sum between so many ranks, and its input; on one rank alone the same in one process."""
-    if count() == parts:
-        return ruled(summed, lambda g: factor * summed(g)), (numbers(size // parts),)
-    seeds = [1 + 100 * part for part in range(parts)]
-    return in_one_process(factor), tuple(numbers(size // parts, seed=seed) for seed in seeds)
-
-
 def uneven() -> list[int]:
     """Rows of the shard of each rank."""
     return [3 if rank == 0 else 2 for rank in range(count())]
@@ -215,13 +194,6 @@ MISTAKES: tuple[OnRanks, ...] = (
         places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
-        name="the mean's backward has the number of ranks twice",
-        inputs=rows(3),
-        wrong=lambda: ruled(lambda x: summed(x) / count(), lambda g: summed(g) / count() ** 2),
-        right=lambda: ruled(lambda x: summed(x) / count(), lambda g: summed(g) / count()),
-        places=("rank 0, x", "rank 1, x"),
-    ),
-    OnRanks(
         name="all-reduced in forward and in backward",
         inputs=rows(3),
         wrong=lambda: ruled(summed, summed),
@@ -273,13 +245,6 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(summed, Stale()),
         right=lambda: ruled(summed, waited),
-        places=("rank 0, x", "rank 1, x"),
-    ),
-    OnRanks(
-        name="a mean for a sum",
-        inputs=rows(3),
-        wrong=lambda: ruled(summed, lambda g: summed(g) / count()),
-        right=lambda: ruled(summed, summed),
         places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
@@ -505,11 +470,6 @@ def with_rows(fn: Callable[[Tensor], Any]) -> Callable[[], Any]:
     return lambda: lambda x: fn(x.sin()).square()
 
 
-def reduce_scattered(x: Tensor) -> Tensor:
-    parts = [part.contiguous() for part in x.split(len(x) // count())]
-    return nn_functional.reduce_scatter(torch.empty_like(parts[0]), parts)
-
-
 def all_to_all(x: Tensor) -> Tensor:
     return torch.cat(
         nn_functional.all_to_all([x.new_empty(1, 2) for _ in range(count())], [*x.split(1)])
@@ -532,9 +492,6 @@ def group() -> Any:
 
 RIGHT: tuple[OnRanks, ...] = (
     OnRanks(
-        name="nn.functional.all_reduce", inputs=rows(3), right=with_rows(nn_functional.all_reduce)
-    ),
-    OnRanks(
         name="nn.functional.all_gather, which reads a transposed cotangent as it lies",
         inputs=rows(2, 3),
         wrong=with_rows(lambda x: torch.cat(nn_functional.all_gather(x))),
@@ -542,36 +499,9 @@ RIGHT: tuple[OnRanks, ...] = (
         check="memory_layout",
     ),
     OnRanks(
-        name="nn.functional.reduce_scatter",
-        inputs=lambda: (numbers(2 * count(), 2),),
-        right=with_rows(reduce_scattered),
-    ),
-    OnRanks(
-        name="nn.functional.all_to_all",
-        inputs=lambda: (numbers(count(), 2),),
-        right=with_rows(all_to_all),
-    ),
-    OnRanks(
-        name="nn.functional.broadcast",
-        inputs=rows(3),
-        right=with_rows(lambda x: nn_functional.broadcast(x, 0)),
-    ),
-    OnRanks(
         name="functional all_gather_tensor_autograd",
         inputs=rows(2, 3),
         right=with_rows(lambda x: functional.all_gather_tensor_autograd(x, 0, group())),
-    ),
-    OnRanks(
-        name="functional reduce_scatter_tensor_autograd",
-        inputs=lambda: (numbers(2 * count(), 2),),
-        right=with_rows(lambda x: functional.reduce_scatter_tensor_autograd(x, "sum", 0, group())),
-    ),
-    OnRanks(
-        name="functional all_to_all_single_autograd",
-        inputs=lambda: (numbers(count(), 2),),
-        right=with_rows(
-            lambda x: functional.all_to_all_single_autograd(x.contiguous(), None, None, group())
-        ),
     ),
     OnRanks(
         name="a tensor-parallel layer in plain tensors",
@@ -584,18 +514,6 @@ RIGHT: tuple[OnRanks, ...] = (
         inputs=same(2, 3),
         right=parallel_perceptron,
         options=whole(input=Replicate(), output_0=Replicate()),
-    ),
-    OnRanks(
-        name="a product of DTensors, sharded by rows",
-        inputs=lambda: (
-            distribute_tensor(
-                numbers(5, 3, rank=False).detach(), mesh(), [Shard(0)]
-            ).requires_grad_(),
-            distribute_tensor(
-                numbers(3, 2, rank=False).detach(), mesh(), [Replicate()]
-            ).requires_grad_(),
-        ),
-        right=lambda: lambda x, w: (x @ w).sin(),
     ),
     OnRanks(
         name="a product of DTensors that is a sum over ranks",

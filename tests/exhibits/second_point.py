@@ -76,31 +76,14 @@ def last(memory, ctx, x) -> None:
     memory["x"] = x
 
 
-def by_shape(memory, ctx, x) -> None:
-    memory.setdefault(tuple(x.shape), x.cos())
-
-
 def by_id(memory, ctx, x) -> None:
     ctx.key = id(x)
-    memory.setdefault(ctx.key, x.cos())
-
-
-def by_address(memory, ctx, x) -> None:
-    ctx.key = x.data_ptr()
     memory.setdefault(ctx.key, x.cos())
 
 
 def by_version(memory, ctx, x) -> None:
     ctx.key = x._version
     memory.setdefault(ctx.key, x.cos())
-
-
-def mask_once(memory, ctx, x) -> None:
-    memory.setdefault("mask", (x > 0).to(x.dtype))
-
-
-def table_once(memory, ctx, x) -> None:
-    memory.setdefault("table", x.cos())
 
 
 def size_of(x: Tensor) -> Tensor:
@@ -257,35 +240,19 @@ EXHIBITS: tuple[Exhibit, ...] = (
         Remembering(last, cosine),
         "stale",
     ),
-    exhibit(
-        "slope_kept_by_shape",
-        Remembering(by_shape, lambda memory, ctx, x: memory[tuple(x.shape)]),
-        Remembering(by_shape, cosine),
-    ),
     exhibit("slope_kept_by_id", Remembering(by_id, remembered()), Remembering(by_id, cosine), ""),
-    exhibit(
-        "slope_kept_by_address",
-        Remembering(by_address, remembered()),
-        Remembering(rightly_by_version, lambda memory, ctx, x: ctx.slope),
-        "",
-    ),
     exhibit(
         "slope_kept_by_the_version_of_the_input_alone",
         Remembering(by_version, remembered()),
         Remembering(rightly_by_version, lambda memory, ctx, x: ctx.slope),
     ),
     exhibit("sum_kept_by_the_first_entry", Softmax(keeps=True), Softmax(keeps=False), ""),
-    exhibit("table_made_once", Remembering(table_once, remembered("table"))),
-    exhibit("mask_made_once", Remembering(mask_once, remembered("mask"), torch.relu), torch.relu),
     exhibit("statistic_made_once", Remembering(scale_once, by_the_scale), cause="factor"),
-    *(
-        exhibit(
-            f"statistic_made_once_in_{str(dtype).removeprefix('torch.')}",
-            Remembering(scale_once, by_the_scale, dtype=dtype),
-            cause="factor",
-            step=None,
-        )
-        for dtype in (torch.bfloat16, torch.float16)
+    exhibit(
+        "statistic_made_once_in_bfloat16",
+        Remembering(scale_once, by_the_scale, dtype=torch.bfloat16),
+        cause="factor",
+        step=None,
     ),
     exhibit(
         "workspace_of_the_last_forward",
@@ -304,5 +271,4 @@ EXHIBITS: tuple[Exhibit, ...] = (
         "stale",
     ),
     exhibit("backward_off_a_single_time_at_another_point", OffOnceElsewhere(), cause=""),
-    exhibit("mask_in_a_buffer_made_once", Masked(once=True, kept=True), Masked(kept=True)),
 )
