@@ -76,13 +76,10 @@ def checked(fn, inputs, *, seed=0, **options) -> CheckResult:
 # Right functions.
 
 FUNCTIONS = {
-    "sine": torch.sin,
     "softmax": lambda x: torch.softmax(x, -1),
-    "logsumexp": lambda x: torch.logsumexp(x, -1),
     "layer norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
     "product": lambda x: x @ x.mT,
     "a kernel": tanh_kernel,
-    "cumulative": lambda x: x.cumsum(-1),
     "piecewise": lambda x: torch.relu(x) + x.clamp(-1, 1) + x.max(-1, keepdim=True).values,
     "scalar": lambda x: (x * x).mean(),
 }
@@ -113,17 +110,6 @@ def test_a_right_complex_function_passes(seed):
     assert {row.array for row in result.statistics} == {"z"}
 
 
-def test_every_array_has_its_statistics_in_units_of_its_precision():
-    result = checked(lambda x, weight: x @ weight.mT, (normal(4, 3), normal(5, 3, seed=2)))
-    assert {row.array for row in result.statistics} == {"x", "weight"}
-    assert {row.oracle for row in result.statistics} == {SAME}
-    names = {row.name for row in result.statistics}
-    assert {"slope", "mean", "rms", "row slope", "column slope", "worst entry"} <= names
-    assert all(row.ok for row in result.statistics)
-    assert all(row.eps == torch.finfo(SINGLE).eps for row in result.statistics)
-    assert all(row.allowed < 1000 for row in result.statistics)
-
-
 # Wrong functions.
 
 
@@ -139,17 +125,10 @@ def test_a_wrong_formula_fails_in_float64_with_its_entry(dtype):
     assert finding.claimed == pytest.approx(1.5 * finding.measured, rel=1e-6)
 
 
-def rows_dropped(gradient):
-    return torch.cat([gradient[:-1], torch.zeros_like(gradient[-1:])])
-
-
 MISTAKES = {
     "2 per cent": lambda g: 1.02 * g,
-    "a row": rows_dropped,
     "a constant": lambda g: g + 0.05,
     "zero": lambda g: 0 * g,
-    "sign": lambda g: -g,
-    "tail": lambda g: torch.cat([g.flatten()[:-5], torch.zeros(5, dtype=g.dtype)]).view_as(g),
     "moved": lambda g: g.roll(1, 0),
     "not a number": lambda g: g * math.nan,
     "infinite": lambda g: g / 0,
@@ -168,17 +147,6 @@ def test_what_is_wrong_in_low_precision_only_fails_as_that(mistake, dtype):
         assert f"against {SAME}" in result.findings[0].message
 
 
-def test_the_words_of_a_finding_say_what_is_off_and_by_how_much():
-    dropped = checked(in_low_precision(rows_dropped), normal(6, 8, dtype=BRAIN))
-    (finding,) = dropped.findings
-    assert "row slope off by 1, rounding explains" in finding.message
-    assert finding.input_name == "input 0"
-    assert finding.input_index[0] == 5
-    assert finding.claimed == 0
-    factor = checked(in_low_precision(MISTAKES["2 per cent"]), normal(16, 16, dtype=BRAIN))
-    assert re.search(r"slope off by 0\.0[12]\d*, rounding explains", factor.findings[0].message)
-
-
 # How many bits there are inside.
 
 
@@ -193,55 +161,6 @@ def test_float32_inside_half_precision_is_an_oracle_of_24_bits(dtype, seed):
         result = checked(fn, normal(5, 6, dtype=dtype, seed=seed), seed=seed)
         assert result.verdict is PASSED, result.summary
         assert result.oracle == SAME
-
-
-def kernel_of(dtype, value, rule):
-    """A function that takes this dtype alone, so that nothing but its own differences tells."""
-
-    class Kernel(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *inputs):
-            assert inputs[0].dtype is dtype
-            ctx.save_for_backward(*inputs)
-            return value(*(x.float() for x in inputs)).to(dtype)
-
-        @staticmethod
-        def backward(ctx, g):
-            gradients = rule(g.float(), *(x.float() for x in ctx.saved_tensors))
-            return tuple(gradient.to(dtype) for gradient in gradients)
-
-    return Kernel.apply
-
-
-def without_tail(x):
-    return torch.cat([x[:-16], torch.zeros(16)])
-
-
-@pytest.mark.parametrize("dtype", [BRAIN, HALF], ids=["bfloat16", "float16"])
-@every_seed
-def test_differences_in_16_bits_never_pass_a_tail_of_zeros(dtype, seed):
-    a, b = normal(129, dtype=dtype), normal(129, dtype=dtype, seed=2)
-    wrong = kernel_of(dtype, torch.dot, lambda g, a, b: (g * without_tail(b), g * without_tail(a)))
-    right = kernel_of(dtype, torch.dot, lambda g, a, b: (g * b, g * a))
-    assert gradproof.check(wrong, (a, b), seed=seed)["backward"].verdict is not PASSED
-    assert gradproof.check(right, (a, b), seed=seed)["backward"].verdict is not FAILED
-
-
-@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=["float32", "float64"])
-@every_seed
-def test_bfloat16_inside_is_inconclusive_and_verified_by_a_reference(dtype, seed):
-    def fn(x):
-        return x.bfloat16().sin().to(x.dtype)
-
-    def wrong(x):
-        return ruled(fn, lambda g, x: 1.2 * (g.bfloat16() * x.bfloat16().cos()).to(x.dtype))(x)
-
-    x = normal(60, dtype=dtype, seed=seed)
-    assert checked(fn, x, seed=seed).verdict is INCONCLUSIVE
-    result = checked(fn, x, reference=torch.sin, seed=seed)
-    assert result.verdict is PASSED, result.summary
-    assert result.oracle.startswith(REFERENCE)
-    assert checked(wrong, x, reference=torch.sin, seed=seed).verdict is FAILED
 
 
 def to_11_bits(x):
@@ -388,27 +307,12 @@ def test_a_value_that_is_random_is_inconclusive_with_that_reason(dtype):
         assert "fix the random state inside it" in result.summary
 
 
-# Nothing tested.
-
-
-# Eight bits.
-
-
 def test_a_float8_input_is_checked_against_the_function_in_float32():
     x = normal(64).detach().to(torch.float8_e4m3fn).requires_grad_()
     result = checked(lambda x: x.float().sin(), x)
     assert result.verdict is PASSED, result.summary
     assert result.oracle == SAME
     assert result.resolution > 2.0**-6  # of three bits and a half not more can be told
-
-
-def test_a_gradient_that_is_wrong_beyond_float8_fails():
-    x = normal(64).detach().to(torch.float8_e4m3fn).requires_grad_()
-    zero = ruled(lambda x: x.float().sin(), lambda g, x: (0 * g).to(x.dtype))
-    assert checked(zero, x).verdict is FAILED
-
-
-# Differences in the precision of the arrays alone.
 
 
 @pytest.mark.parametrize(
@@ -430,39 +334,6 @@ def test_differences_alone_decide_as_far_as_the_precision_of_the_arrays(
     result = checked(fn, normal(6, 8, dtype=dtype), oracles=("native",), seed=seed)
     assert result.verdict is verdict, result.summary
     assert result.oracle == NATIVE
-
-
-def test_what_was_not_asked_for_is_not_asked():
-    result = checked(sine_kernel(), normal(20), oracles=("double",))
-    assert result.verdict is INCONCLUSIVE
-    assert (
-        f"no reference to hold it against: {SAME}: in double precision it raised" in result.summary
-    )
-    result = checked(sine_kernel(), normal(20), oracles=("reference",))
-    assert result.verdict is INCONCLUSIVE
-    assert result.summary.endswith("no reference was given")
-
-
-# Settings.
-
-
-def test_the_arrays_of_the_user_and_the_random_state_are_left_alone():
-    x, state = normal(6, 8, dtype=BRAIN), torch.random.get_rng_state()
-    kept = x.detach().clone()
-    gradproof.check(tanh_kernel, (x,), reference=lambda x: x.tanh())
-    assert torch.equal(x, kept)
-    assert x.grad is None
-    assert x.dtype is BRAIN
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
-# Entries that nobody can tell in few bits.
-
-
-# Jumps in the point, and outputs that stand still.
-
-
-# Arrays of few digits, and the ends of a format.
 
 
 @pytest.mark.parametrize("largest", [65504.0, 1000.0], ids=["beyond_the_format", "too_early"])

@@ -77,16 +77,6 @@ def test_an_input_alone_or_left_out_is_asked_for_whichever_it_is(count, seed):
     assert "whichever of the inputs need one" in right.summary
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("count", [3, 6])
-def test_an_input_that_needs_another_one_to_need_a_gradient_is_found(count, seed):
-    one, other = count - 1, count // 2
-    found = metadata_result(weighted(without(one, other)).apply, count, seed)
-    assert found.verdict == "failed"
-    (place,) = {finding.input.slot for finding in found.findings}
-    assert place == one
-
-
 @pytest.mark.parametrize("count", [2, 4, 5, 18, 19, 100])
 def test_the_subsets_asked_for_are_36_at_most_whatever_the_number_of_inputs(count):
     fn = weighted(lambda needed: set())
