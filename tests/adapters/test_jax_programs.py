@@ -89,21 +89,6 @@ def test_what_a_function_closes_over_is_that_of_this_call(first, second):
     assert verdicts == ["passed", "failed"]
 
 
-def test_a_callback_is_called_as_it_is_in_this_call():
-    def scaled(factor):
-        kind = jax.ShapeDtypeStruct(X.shape, X.dtype)
-
-        @jax.custom_vjp
-        def fn(x):
-            return jax.pure_callback(lambda x: np.float32(factor) * x, kind, x)
-
-        fn.defvjp(lambda x: (fn(x), None), lambda _, g: (2.0 * g,))
-        return fn
-
-    verdicts = [str(check(scaled(factor), checks=["backward"]).verdict) for factor in (2.0, 3.0)]
-    assert verdicts == ["passed", "failed"]
-
-
 def test_a_warm_check_in_double_precision_calls_the_function_a_few_times():
     called = []
 

@@ -84,12 +84,3 @@ def test_a_function_that_is_wrong_when_run_again_fails_under_checkpointing():
         return fn(x), t * jnp.cos(x) * (1.5 if wrong else 1.0)
 
     assert "checkpointed" in failures(fn, (normal(3),))
-
-
-def test_what_steers_by_values_has_no_compiled_transform_and_no_fault():
-    def branchy(x):
-        return jnp.sin(x) if x.sum() > 0 else jnp.cos(x)
-
-    found = verdicts(branchy, (normal(4) + 5,))
-    assert found["compiled"] == "skipped"
-    assert "failed" not in found.values()

@@ -93,13 +93,6 @@ def test_arrays_in_few_bits_that_a_function_holds_are_widened_where_they_meet_do
     assert torch.equal(HELD, kept)
 
 
-def test_a_dtype_among_the_arguments_is_that_of_double_precision_there():
-    result = backward_of(lambda x, dtype: x.to(dtype).sin(), normal(5, dtype=torch.float32),
-                         torch.float32)  # fmt: skip
-    assert result.verdict is Verdict.PASSED, result
-    assert result.oracle == SAME
-
-
 @pytest.mark.parametrize("wrap", [lambda layer: layer, lambda layer: layer.forward])
 def test_a_layer_runs_in_double_precision_and_stays_in_its_own(wrap):
     layer = torch.nn.Linear(3, 2)

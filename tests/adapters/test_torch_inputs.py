@@ -76,12 +76,6 @@ def test_parameters_of_a_layer_are_inputs_by_their_names():
     assert named(report) == ["x", "weight"]
 
 
-def test_a_wrong_gradient_of_a_parameter_fails_and_its_right_twin_passes():
-    report = gradproof.check(Scale(wrong_product), (normal(*X),), seed=0, checks=["backward"])
-    assert {finding.input_name for finding in report.findings} == {"weight"}
-    check(Scale(), (normal(*X),))
-
-
 def test_names_of_nested_layers_and_of_nested_outputs_are_the_users():
     report = check(Net().eval(), (normal(*X),))
     assert named(report)[1:3] == ["encoder.layers.0.weight", "encoder.layers.1.weight"]
@@ -109,31 +103,10 @@ def test_a_method_of_a_layer_is_checked_with_its_parameters():
     assert named(check(Scale().encode, (normal(*X),))) == ["x", "weight"]
 
 
-def test_a_parameter_that_the_method_does_not_use_is_said():
-    class Two(Scale):
-        def __init__(self):
-            super().__init__()
-            self.other = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
-
-    report = check(Two().encode, (normal(*X),))
-    assert any("no gradient reaches other, which the function holds" in n for n in report.notes)
-    assert "other" not in named(report)
-
-
 def test_a_recurrent_layer_whose_weights_are_kept_twice_is_checked():
     torch.manual_seed(0)
     layer = torch.nn.GRU(3, 2).double()
     assert "weight_ih_l0" in named(check(layer, (normal(4, 2, 3),)))
-
-
-def test_a_layer_in_single_precision_is_held_against_itself_in_double():
-    layer = torch.nn.Linear(3, 2)
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]]))
-    report = gradproof.check(layer, (normal(6, 3, dtype=torch.float32),), seed=0, checks=QUICK)
-    assert report["backward"].oracle.startswith("the same function in float64")
-    assert report.verdict == "passed", str(report)
-    assert layer.weight.dtype is torch.float32
 
 
 def test_a_reference_may_be_another_layer_with_the_same_parameters():
@@ -287,25 +260,7 @@ def test_the_drop_in_takes_a_layer_whose_class_has_annotations():
     assert gradcheck(layer, (normal(*X, 4),))
 
 
-def test_a_layer_without_shapes_yet_is_refused_in_one_sentence():
-    lazy = torch.nn.Sequential(torch.nn.LazyLinear(3))
-    for check in (gradproof.check, gradcheck):
-        with pytest.raises(UsageError, match=r"0\.weight is not initialised and has no shape yet"):
-            check(lazy.double(), (normal(*X),))
-
-
 # What has no coordinates.
-
-
-def test_jagged_tensors_inside_of_a_function_are_watched_like_others():
-    """What was saved for the backward is compared row by row; it has no dense form."""
-
-    def fn(x):
-        jagged = torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 2, 5]))
-        return jagged.softmax(-1).values()
-
-    report = gradproof.check(fn, (normal(5, 2),), seed=0)
-    assert report.verdict == "passed", report
 
 
 def test_nested_and_masked_tensors_are_refused_in_one_sentence():
@@ -328,12 +283,6 @@ def test_nested_and_masked_tensors_are_refused_in_one_sentence():
         gradproof.check(lambda x: x * 2, (masked,))
 
 
-def test_a_list_of_tensors_that_require_grad_beside_a_vjp_is_refused_in_a_sentence():
-    inputs = [[torch.ones(2, dtype=torch.float64, requires_grad=True)]]
-    with pytest.raises(UsageError, match="inputs: expected at least one array"):
-        gradproof.check(gradproof.by_hand(torch.sin, vjp=lambda x, v: v), inputs)
-
-
 def layer_with_a_hook(hook):
     layer = torch.nn.Linear(3, 2, dtype=torch.float64)
     layer.weight.register_hook(hook)
@@ -354,16 +303,3 @@ def test_a_hook_of_an_input_is_too_as_in_pytorchs_gradcheck():
     x.register_hook(lambda g: g / 2)
     assert not torch.autograd.gradcheck(torch.sin, (x,), raise_exception=False)
     assert not gradcheck(torch.sin, (x,), raise_exception=False)
-
-
-@pytest.mark.parametrize("turned", [lambda z: z.conj(), lambda z: z.conj().imag])
-def test_an_input_is_handed_over_with_the_bit_that_it_has(turned):
-    x = turned(torch.tensor([1 + 2j, 3 - 1j], dtype=torch.complex128)).requires_grad_()
-    seen = []
-
-    def square(x):
-        seen.append(x.is_conj() or x.is_neg())
-        return x * x
-
-    assert gradcheck(square, (x,))
-    assert all(seen)

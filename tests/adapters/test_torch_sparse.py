@@ -73,17 +73,6 @@ def test_a_wrong_entry_of_a_sparse_gradient_is_named(layout, blocksize, masked):
 
 
 @both
-def test_complex_values(masked):
-    given = sparse(dense=torch.complex(DENSE, DENSE * 2))
-    report = check(
-        lambda s: (lambda z: z * z.conj() + z)(s.to_dense(masked_grad=masked)),
-        given,
-        masked=masked,
-    )
-    assert report.verdict is Verdict.PASSED, str(report)
-
-
-@both
 def test_an_uncoalesced_tensor_stays_so(masked):
     indices, values = torch.tensor([[0, 0, 1], [1, 1, 2]]), torch.tensor([1.0, 2, 3], dtype=DOUBLE)
     given = torch.sparse_coo_tensor(indices, values, (2, 3)).requires_grad_()
@@ -117,20 +106,3 @@ def test_a_matrix_product_and_a_fixed_sparse_input():
     fixed = check(torch.sparse.mm, sparse().detach(), weight)
     assert fixed.verdict is Verdict.PASSED
     assert len(fixed.inputs) == 1
-
-
-def test_the_sparse_dimensions_of_a_gradient_are_those_of_its_input():
-    class Wrong(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, s):
-            return s.to_dense()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient.to_sparse(1)
-
-    report = check(Wrong.apply, sparse(), checks=["backward", "grad_metadata"])
-    assert report["grad_metadata"].verdict is Verdict.FAILED
-    told = " ".join(finding.message for finding in report["grad_metadata"].findings)
-    assert "sparse_dim" in told
-    assert "dense_dim" in told
