@@ -171,11 +171,3 @@ def test_a_second_derivative_that_is_zero_by_structure():
 
 def test_an_input_that_is_nan():
     assert both(jnp.sin, (np.array([1.0, np.nan], np.float32),), 1) == (True, False)
-
-
-def test_tolerances_reach_the_identities():
-    fn = jax.custom_vjp(jnp.sin)
-    fn.defvjp(
-        lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x) * (1 + 1e-4 * jnp.sin(1e3 * g)),)
-    )
-    assert both(fn, (X,), 1, ["rev"], rtol=1e-2, atol=1e-2) == (True, True)

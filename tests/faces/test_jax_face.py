@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gradproof.jax as ours
-from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
+from gradproof.errors import UsageError
 
 NAMES = ["check_grads", "check_jvp", "check_vjp"]
 
@@ -41,35 +41,10 @@ def test_signatures_are_jaxs(name):
     assert shape(getattr(ours, name)) == shape(getattr(theirs, name))
 
 
-def test_a_right_function_passes_in_every_mode_and_second_order():
-    ours.check_grads(lambda x: jnp.sin(x) * x, (normal(4),), order=2)
-
-
-def test_a_jvp_of_zero_that_jax_accepts_from_some_size_on_is_refuted():
-    x = normal(2000)
-    theirs.check_grads(bent(0.0), (x,), order=1, modes=["fwd"])  # passes
-    with pytest.raises(AssertionError) as caught:
-        ours.check_grads(bent(0.0), (x,), order=1, modes=["fwd"])
-    assert isinstance(caught.value, DerivativeError)
-    assert caught.value.report["forward"].findings
-
-
 @pytest.mark.parametrize("mode", ["fwd", "rev"])
 def test_each_mode_is_judged(mode):
     with pytest.raises(AssertionError, match="FAILED"):
         ours.check_grads(bent(1.01), (normal(5),), order=1, modes=(mode,))
-
-
-def test_a_derivative_wrong_in_the_second_order_only():
-    @jax.custom_jvp
-    def wrong(x):
-        return jnp.sin(x)
-
-    wrong.defjvp(lambda p, t: (wrong(p[0]), t[0] * jax.lax.stop_gradient(jnp.cos(p[0]))))
-    x = (normal(3),)
-    ours.check_grads(wrong, x, order=1)
-    with pytest.raises(AssertionError, match="JVP of JVP"):
-        ours.check_grads(wrong, x, order=2, modes=["fwd"])
 
 
 def test_tolerances_are_on_entries():
@@ -78,11 +53,6 @@ def test_tolerances_are_on_entries():
     ours.check_grads(bent(1.01), x, 1, atol=0.05)
     with pytest.raises(UsageError, match="rtol: expected a number"):
         ours.check_grads(bent(1.01), x, 1, rtol={jnp.float64: 0.05})
-
-
-def test_an_undecided_derivative_is_a_warning():
-    with pytest.warns(DerivativeWarning, match="nothing was tested"):
-        ours.check_grads(lambda x: 0 * x, (normal(3),), 1, modes=["rev"])
 
 
 def test_check_vjp_and_check_jvp_judge_what_they_are_given():
@@ -115,21 +85,6 @@ def test_a_rule_that_returns_another_value_is_wrong():
         ours.check_vjp(jnp.sin, functools.partial(jax.vjp, jnp.cos), x, err_msg="here")
     with pytest.raises(AssertionError, match=r"float32\[\], that of sin is float32\[4\]"):
         ours.check_jvp(jnp.sin, functools.partial(jax.jvp, jnp.sum), x)
-
-
-def test_a_mode_that_does_not_exist_is_a_failure_as_in_jax():
-    fn = jax.custom_vjp(jnp.sin)
-    fn.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x),))
-    ours.check_grads(fn, (normal(3),), 1, modes=["rev"])
-    with pytest.raises(AssertionError, match="custom_vjp"):
-        ours.check_grads(fn, (normal(3),), 1)
-
-
-def test_bad_input():
-    with pytest.raises(UsageError, match="modes: expected some of 'fwd' and 'rev'"):
-        ours.check_grads(jnp.sin, (normal(3),), 1, modes=["backward"])
-    with pytest.raises(UsageError, match="order: expected at least 1"):
-        ours.check_grads(jnp.sin, (normal(3),), 0)
 
 
 def deleted():

@@ -105,14 +105,3 @@ def changes(kind):
         return x.to(torch.float32) if above else x * 1
 
     return function
-
-
-def counted(function):
-    """`function` and the list that grows by one with each call."""
-    calls = []
-
-    def wrapper(*args):
-        calls.append(None)
-        return function(*args)
-
-    return wrapper, calls
