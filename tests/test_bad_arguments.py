@@ -63,33 +63,12 @@ def test_keyword_arguments_that_are_no_mapping(value):
     assert refused(kwargs={1: value}) == "kwargs: expected names as keys, got 1"
 
 
-def test_positional_arguments_one_after_the_other():
-    """The most natural mistake of all."""
-    sentence = refused(np.add, POINT, POINT)
-    assert sentence.startswith("kwargs: expected a dict of keyword arguments, got array(")
-    assert sentence.endswith("positional arguments go together in a tuple: check(add, (x, y))")
-
-
-@pytest.mark.parametrize("name", ["oracles", "masked", "full_jacobian"])
-def test_none_where_it_means_nothing(name):
-    with pytest.raises(UsageError, match=f"^{name}: expected"):
-        gradproof.Settings(**{name: None})
-
-
 @pytest.mark.parametrize("name", ["masked", "sweep"])
 @pytest.mark.parametrize(
     "value", [ARRAY, np.ones(1), "yes", [True], 2, Unprintable()], ids=lambda v: type(v).__name__
 )
 def test_what_is_no_flag(name, value):
     assert refused(**{name: value}).startswith(f"{name}: expected True or False, got ")
-
-
-@pytest.mark.parametrize("value", [False, 0, np.False_])
-def test_what_is_a_flag(value):
-    report = gradproof.check(
-        gradproof.by_hand(np.sin, vjp=lambda x, v: np.cos(x) * v), POINT, sweep=value, seed=0
-    )
-    assert report.verdict == "passed"
 
 
 @pytest.mark.parametrize("name", ["rtol", "atol", "order", "seed", "budget", "budget_seconds"])
@@ -124,11 +103,6 @@ def test_long_representations_are_cut():
 )
 def test_an_unknown_name_lists_the_known_ones_and_the_nearest(options, near):
     assert refused(**options).startswith(f"{near}; choose from ")
-
-
-def test_a_name_like_none_of_them_has_no_nearest():
-    said = refused(checks=["zzz"])
-    assert said.startswith("checks: unknown 'zzz'; choose from value, backward, ")
 
 
 @dataclasses.dataclass
@@ -207,31 +181,14 @@ def test_one_jacobian_of_several_inputs_is_refused_likewise():
     assert said.startswith("jac: expected one matrix, or blocks, 1 outputs by 2 inputs: ")
 
 
-@pytest.mark.parametrize("shape", [(3,), (1, 3), (3, 1)])
-def test_the_jacobian_of_one_value_is_a_row_or_a_vector(shape):
-    hand = gradproof.by_hand(np.sum, jac=np.ones(shape))
-    assert gradproof.check(hand, np.ones(3), seed=0).verdict == "passed"
-
-
-def test_a_hessian_of_another_shape_is_refused_by_its_name():
-    said = refused(
-        lambda x: np.sum(x**2), POINT, hess=lambda x: np.eye(3), grad=lambda x: 2 * x, vjp=None
-    )
-    assert said == "hess: expected a matrix of shape (2, 2), got one of shape (3, 3)"
-
-
-def test_a_reference_for_inputs_without_entries():
-    cosine = gradproof.by_hand(np.sin, vjp=lambda x, v: np.cos(x) * v)
-    report = gradproof.check(
-        gradproof.by_hand(np.sin, vjp=lambda x, v: np.cos(x) * v),
-        np.zeros(0),
-        reference=cosine,
-        seed=0,
-    )
-    assert report.verdict != "failed"
-
-
 @pytest.mark.parametrize("said", ["text", [None], np.array([(1.0, 2)], dtype="f8,i4")], ids=str)
 def test_a_matrix_that_is_no_matrix_of_numbers_is_refused(said):
     sentence = refused(np.sin, POINT[:1], jac=lambda x: said, vjp=None)
     assert sentence.startswith("jac: expected a matrix of shape (1, 1), got ")
+
+
+def test_positional_arguments_one_after_the_other():
+    """The most natural mistake of all."""
+    sentence = refused(np.add, POINT, POINT)
+    assert sentence.startswith("kwargs: expected a dict of keyword arguments, got array(")
+    assert sentence.endswith("positional arguments go together in a tuple: check(add, (x, y))")

@@ -177,14 +177,6 @@ def test_arguments_that_mean_nothing_are_refused():
         )
 
 
-def test_the_line_that_repeats_it_needs_nothing_but_the_functions_and_their_arguments():
-    x0, x1 = rows(torch.float32)
-    report = gradproof.compare(forgetful, eager, (x0, x1), seed=0)
-    names = {"gradproof": gradproof, "x0": x0, "x1": x1, "eager": eager}
-    again = eval(report.repeat, names | {report.target: forgetful})
-    assert verdicts(again) == verdicts(report)
-
-
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_jax_too(dtype):

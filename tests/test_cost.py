@@ -132,19 +132,6 @@ def test_gradcheck_of_a_right_function_costs_22_runs_and_30_vjps_at_any_size(
     assert counted.backwards <= 30
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_gradcheck_finds_a_wrong_entry_of_ten_to_the_ten_in_60_runs_and_60_vjps(
-    name: str,
-) -> None:
-    counted = Counted(WRONG[name])
-    with pytest.raises(GradcheckError, match=rf"\[{ROW}\]") as caught:
-        gradcheck(counted, _point(100_000))
-    (finding,) = caught.value.report["backward"].findings
-    assert (finding.output_index, finding.input_index) == ((ROW,), (COLUMN,))
-    assert counted.runs <= 60
-    assert counted.backwards <= 60
-
-
 def _layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.layer_norm(x, weight.shape, weight, bias)
 
@@ -157,15 +144,6 @@ SEVERAL = {
         lambda: (_point(50).view(1, 2, 5, 5), _point(36).view(2, 2, 3, 3), _point(2)),
     ),
 }
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_gradcheck_of_several_inputs_costs_no_more(name: str) -> None:
-    fn, make = SEVERAL[name]
-    counted = Counted(fn)
-    assert gradcheck(counted, [each.detach().requires_grad_() for each in make()])
-    assert counted.runs <= 21
-    assert counted.backwards <= 29
 
 
 @pytest.mark.parametrize("name", ["matmul", "layer_norm"])

@@ -32,13 +32,6 @@ def gradient(x, v, factor=1.0):
 HAND = gradproof.by_hand(scaled, vjp=gradient)
 
 
-def without_time(report):
-    found = report.to_dict()
-    for each in [found, *found["checks"]]:
-        del each["seconds"]
-    return found
-
-
 # What is asked.
 
 

@@ -60,12 +60,6 @@ def test_a_cluster_says_what_one_process_says(client):
             assert (one.verdict, one.findings) == (other.verdict, other.findings)
 
 
-def test_functions_of_a_script_travel_too(client):
-    case = Case(by_hand(lambda x: 2 * x, vjp=lambda x, v: 2 * v), point)
-    with client.get_executor() as executor:
-        assert verdicts(SurveyReport(gradproof.survey([case], executor))) == {"<lambda>": "passed"}
-
-
 def test_a_worker_killed_in_the_middle_loses_nothing(client, tmp_path):
     over = threading.Event()
 
