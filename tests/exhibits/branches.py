@@ -209,8 +209,6 @@ EXHIBITS = (
         make_inputs=lambda: (transposed_matrix(),),
         wrong=ruled(squares, lambda g, x: 2 * g * read_as_contiguous(x), vmap=False),
         right=squares,
-        place=(0, None, 0, None),
-        words=("x[",),
         also=frozenset({"memory_layout"}),
     ),
     Exhibit(
@@ -219,8 +217,6 @@ EXHIBITS = (
         make_inputs=lambda: (strided_vector(),),
         wrong=ruled(squares, squares_reading_every_address, vmap=False),
         right=squares,
-        place=(0, None, 0, None),
-        words=("x[",),
         also=frozenset({"memory_layout"}),
     ),
     Exhibit(
@@ -229,8 +225,6 @@ EXHIBITS = (
         make_inputs=lambda: (image(torch.channels_last),),
         wrong=ruled(pooled, pooled_counting_padding_in_channels_last),
         right=pooled,
-        place=(0, None, 0, None),
-        words=("x[",),
         also=frozenset({"memory_layout"}),
     ),
     Exhibit(
@@ -239,8 +233,6 @@ EXHIBITS = (
         make_inputs=lambda: (normal(1, 2, 3, 2),),
         wrong=ruled(group_center, group_center_by_last_extent),
         right=group_center,
-        place=(0, None, 0, None),
-        words=("x[",),
         hidden_inputs=lambda: (normal(2, 2, 3),),
     ),
     Exhibit(
@@ -250,7 +242,6 @@ EXHIBITS = (
         wrong=ruled(attention, attention_values_stored_with_stride_of_keys),
         right=attention,
         place=(2, None, 0, None),
-        words=("v[",),
         hidden_inputs=lambda: attention_inputs(2),
     ),
     Exhibit(
@@ -259,8 +250,6 @@ EXHIBITS = (
         make_inputs=lambda: (normal(5), 0.5),
         wrong=ruled(scaled_sine, lambda g, x, scale: g * (scale * x).cos()),
         right=scaled_sine,
-        place=(0, None, 0, None),
-        words=("x[",),
         hidden_inputs=lambda: (normal(5), 1.0),
     ),
     Exhibit(
@@ -269,8 +258,6 @@ EXHIBITS = (
         make_inputs=lambda: (normal(3), constant(0.5, -1.0, 0.0)),
         wrong=ruled(splat, splat_element_by_element),
         right=splat,
-        place=(0, None, 0, None),
-        words=("x[",),
         hidden_inputs=lambda: (normal(3), constant(0.5, -1.0, 2.0)),
     ),
     Exhibit(
@@ -300,7 +287,6 @@ EXHIBITS = (
         make_inputs=lambda: (normal(2, 3),),
         wrong=ruled(squares, lambda g, x: 2 * g * x[:1]),
         right=squares,
-        place=(0, None, 0, None),
         words=("x[1",),
         hidden_inputs=lambda: (normal(1, 3),),
     ),
@@ -311,7 +297,6 @@ EXHIBITS = (
         wrong=ruled(gated, gated_with_z_for_v),
         right=gated,
         place=(1, None, 0, None),
-        words=("z[",),
         hidden_inputs=lambda: (normal(4), normal(4, seed=2), False),
     ),
     Exhibit(
@@ -321,7 +306,6 @@ EXHIBITS = (
         wrong=ruled(composite, composite_from_a_skipped_splat, vmap=False),
         right=composite,
         place=(0, None, 0, ()),
-        words=("colour[",),
         hidden_inputs=lambda: (normal(4), constant(0.5, 0.3, 0.6, 0.2)),
     ),
     Exhibit(
@@ -331,7 +315,6 @@ EXHIBITS = (
         wrong=ruled(scatter_add, scatter_add_for_the_whole_source),
         right=scatter_add,
         place=(0, None, 0, (0,)),
-        words=("src[",),
         hidden_inputs=lambda: (normal(4), torch.tensor([0, 1, 1, 3])),
     ),
     Exhibit(
@@ -340,8 +323,6 @@ EXHIBITS = (
         make_inputs=lambda: (normal(4), normal(4, seed=2).detach()),
         wrong=lambda x, w: PartnersByPosition.apply(x, w),
         right=partners,
-        place=(0, None, 0, None),
-        words=("x[",),
     ),
     Exhibit(
         name="right_where_every_input_needs_a_gradient_and_elsewhere_not",

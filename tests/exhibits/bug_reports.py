@@ -12,7 +12,6 @@ from exhibits.frame import Exhibit, normal, ruled
 
 SINGLE, BRAIN = torch.float32, torch.bfloat16
 NOT_TESTED = frozenset({"inconclusive"})
-SOURCE = "extra"
 
 
 def drawn(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float64, scale: float = 1.0):
@@ -51,7 +50,6 @@ CANCELS = (
     *(
         Exhibit(
             name=f"mean_left_out_of_a_sum_of_normed_rows{where}",
-            source=SOURCE,
             make_inputs=make_inputs,
             wrong=ruled(sum_of_normed, without_the_mean),
             right=sum_of_normed,
@@ -68,7 +66,6 @@ CANCELS = (
     *(
         Exhibit(
             name=f"{name}_in_{str(dtype).removeprefix('torch.')}",
-            source=SOURCE,
             make_inputs=drawn((6, 5), dtype=dtype),
             wrong=None,
             right=function,
@@ -143,7 +140,6 @@ def rows_at_ten() -> tuple[Tensor, ...]:
 FLOAT32_ONLY = (
     Exhibit(
         name="root_of_the_extent_dropped_from_large_logits_in_a_kernel_of_float32_alone",
-        source=SOURCE,
         make_inputs=drawn((5, 8), (7, 8), (7, 8), dtype=SINGLE, scale=8.0),
         wrong=only_in_float32(attention, attention_gradients(math.sqrt(8))),
         right=only_in_float32(attention, attention_gradients(1.0)),
@@ -153,7 +149,6 @@ FLOAT32_ONLY = (
     ),
     Exhibit(
         name="mean_dropped_from_a_norm_at_ten_in_a_kernel_of_float32_alone",
-        source=SOURCE,
         make_inputs=rows_at_ten,
         wrong=only_in_float32(norm_of_rows, norm_gradients(0.0)),
         right=only_in_float32(norm_of_rows, norm_gradients(1.0)),
@@ -200,25 +195,20 @@ class Scaled(torch.nn.Module):
 OPERATORS = (
     Exhibit(
         name="operator_of_a_library_off_by_a_tenth_between_others",
-        source=SOURCE,
         make_inputs=drawn((5,)),
         wrong=lambda x: WRONG_SINE(2 * x).exp(),
         right=lambda x: RIGHT_SINE(2 * x).exp(),
         also=frozenset({"second_point"}),
-        place=(0, None, 0, None),
     ),
     Exhibit(
         name="operator_of_a_library_off_by_a_tenth_beside_a_sine",
-        source=SOURCE,
         make_inputs=drawn((5,)),
         wrong=lambda x: WRONG_SINE(x) + x.sin(),
         right=lambda x: RIGHT_SINE(x) + x.sin(),
         also=frozenset({"second_point"}),
-        place=(0, None, 0, None),
     ),
     Exhibit(
         name="operator_of_a_library_off_by_a_tenth_in_a_layer",
-        source=SOURCE,
         make_inputs=drawn((5,)),
         wrong=Scaled(WRONG_SINE),
         right=Scaled(RIGHT_SINE),
@@ -263,7 +253,6 @@ def sparse_rows(factor: float):
 SPARSE = (
     Exhibit(
         name="large_sparse_constant_not_transposed",
-        source=SOURCE,
         make_inputs=drawn((MANY,)),
         wrong=FORGOTTEN,
         right=lambda x: MATRIX @ x,
@@ -272,17 +261,14 @@ SPARSE = (
     ),
     Exhibit(
         name="sparse_gradient_of_a_table_off_by_a_tenth",
-        source=SOURCE,
         make_inputs=drawn((6, 3)),
         wrong=sparse_rows(1.1),
         right=sparse_rows(1.0),
         also=frozenset({"second_point"}),
-        place=(0, None, 0, None),
     ),
     *(
         Exhibit(
             name=f"sparse_gradient_of_{name}",
-            source=SOURCE,
             make_inputs=drawn((6, 3)),
             wrong=None,
             right=function,
@@ -327,17 +313,14 @@ HELD = normal(4, seed=5)
 CUT_OFF = (
     Exhibit(
         name="distance_to_a_code_book_without_its_two",
-        source=SOURCE,
         make_inputs=drawn((4, 3)),
         wrong=CodeBook(ruled(squared_distance, lambda g, x, y: (g[:, None] * (x - y), None))),
         right=CodeBook(squared_distance),
         also=frozenset({"second_point"}),
-        place=(0, None, 0, None),
         step=None,
     ),
     Exhibit(
         name="tensor_that_is_only_held_behind_detach",
-        source=SOURCE,
         make_inputs=drawn((4,)),
         wrong=None,
         right=lambda x: x * HELD.detach(),
@@ -371,7 +354,6 @@ KEPT_IN_SINGLE = ruled(
 SUMS = (
     Exhibit(
         name="sum_of_600_rows_kept_in_bfloat16",
-        source=SOURCE,
         make_inputs=drawn((600, 3), (3,), dtype=BRAIN),
         wrong=KEPT_IN_FEW_BITS,
         right=KEPT_IN_SINGLE,
@@ -381,7 +363,6 @@ SUMS = (
     ),
     Exhibit(
         name="sum_of_600_rows_kept_in_bfloat16_below_a_sum",
-        source=SOURCE,
         make_inputs=drawn((600, 3), (3,), dtype=BRAIN),
         wrong=lambda x, shift: KEPT_IN_FEW_BITS(x, shift).sum(),
         right=lambda x, shift: KEPT_IN_SINGLE(x, shift).sum(),
@@ -391,7 +372,6 @@ SUMS = (
     ),
     Exhibit(
         name="sum_of_200_rows_kept_in_bfloat16_whatever_the_dtype_beside_a_reference",
-        source=SOURCE,
         make_inputs=drawn((200, 3), (3,), dtype=BRAIN),
         wrong=None,
         right=ruled(shifted, sum_in(BRAIN), vmap=False),
@@ -411,7 +391,6 @@ def sine_jvp(t: Tensor, x: Tensor) -> Tensor:
 PAIRS = (
     Exhibit(
         name="factor_in_the_jvp_of_a_function_with_both_rules",
-        source=SOURCE,
         make_inputs=drawn((3,)),
         wrong=ruled(torch.sin, lambda g, x: g * x.cos(), lambda t, x: 1.1 * t * x.cos()),
         right=ruled(torch.sin, lambda g, x: g * x.cos(), sine_jvp),

@@ -63,7 +63,6 @@ def _changed(
     with_change, right = of
     return Exhibit(
         name=name,
-        source="extra",
         cause=cause,
         make_inputs=make_inputs,
         wrong=with_change(change),
@@ -111,7 +110,6 @@ EXHIBITS = (
     _changed_complex("real_part_dropped", "zero", lambda g: 1j * g.imag),
     Exhibit(
         name="tangent_ignored",
-        source="extra",
         cause="tangent ignored",
         check="linearity",
         make_inputs=vector,
@@ -121,7 +119,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="factor_of_a_symmetric_matrix_moved_along_other_directions",
-        source="extra",
         cause="symmetric input",
         make_inputs=positive,
         wrong=lambda a: torch.linalg.cholesky(a),

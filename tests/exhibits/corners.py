@@ -90,7 +90,6 @@ EXHIBITS = (
     # Whole numbers at the point, and at no other.
     Exhibit(
         name="differences_of_equal_numbers_the_wrong_way_round",
-        source="extra",
         make_inputs=lambda: (torch.ones(400, dtype=torch.float64, requires_grad=True),),
         wrong=ruled(
             lambda x: torch.diff(x),
@@ -100,14 +99,12 @@ EXHIBITS = (
     ),
     Exhibit(
         name="laplacian_of_a_constant_image_with_three_neighbours",
-        source="extra",
         make_inputs=lambda: (torch.ones(16, 16, dtype=torch.float64, requires_grad=True),),
         wrong=ruled(laplacian, lambda g, x: laplacian_transposed(g, -3.0)),
         right=laplacian,
     ),
     Exhibit(
         name="masked_score_that_gets_a_gradient",
-        source="extra",
         make_inputs=masked_scores,
         wrong=ruled(weights, lambda g, x: gradient_of_weights(g, x) + g * x.isinf()),
         right=weights,
@@ -116,7 +113,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="floor_with_the_slope_of_the_whole_flight",
-        source="extra",
         make_inputs=lambda: (leaf(37.75, 19.875, 1.4609375),),
         wrong=ruled(torch.floor, lambda g, x: g),
         right=torch.floor,
@@ -126,7 +122,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="whole_quotients_with_the_slope_of_the_quotient",
-        source="extra",
         make_inputs=lambda: (leaf(-8.4784, 5.2, 7.1, -0.061, 0.0391, 3.3, dtype=torch.float32),),
         wrong=ruled(whole_quotients, lambda g, x: torch.cat([g / x[3:], -g * x[:3] / x[3:] ** 2])),
         right=whole_quotients,
@@ -137,7 +132,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="relu_that_leaks_its_claim_beside_zero",
-        source="extra",
         make_inputs=lambda: (leaf(0.0),),
         wrong=ruled(relu, lambda g, x: g * 0.99 * (slope_of_relu(x, 0.5) + 0.01)),
         right=ruled(relu, lambda g, x: g * slope_of_relu(x, 0.5)),
@@ -147,7 +141,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="root_at_zero_with_the_slope_of_the_wrong_side",
-        source="extra",
         make_inputs=lambda: (leaf(0.0, 1.0),),
         wrong=ruled(torch.sqrt, lambda g, x: g * torch.where(x == 0, -torch.inf, 0.5 / x.sqrt())),
         right=ruled(torch.sqrt, lambda g, x: g * torch.where(x == 0, 0.0, 0.5 / x.sqrt())),
@@ -158,7 +151,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="sort_of_three_that_are_equal",
-        source="extra",
         make_inputs=lambda: (leaf(1.0, 1.0, 1.0),),
         wrong=ruled(sorted_values, lambda g, x: unsorted(g, x).flip(0)),
         right=ruled(sorted_values, unsorted),
@@ -167,7 +159,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="residual_blocks_whose_relu_leaks_below_zero",
-        source="extra",
         make_inputs=lambda: (normal(32, 64), *(normal(64, 64, seed=k) for k in range(2, 6))),
         wrong=residual_blocks(ruled(relu, lambda g, x: g * (x > -0.01))),
         right=residual_blocks(torch.relu),
@@ -176,7 +167,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="phase_that_wraps_within_a_step",
-        source="extra",
         make_inputs=far_from_zero,
         wrong=ruled(phase, tenth_less_of_one),
         right=ruled(phase, lambda g, x: g.clone()),

@@ -332,7 +332,6 @@ def only_with_the_first(g: Tensor, h: Tensor, x: Tensor) -> Tensor:
 EXHIBITS = (
     Exhibit(
         name="no_gradient_of_one_output_where_the_cotangent_of_another_is_zero",
-        source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=ruled(sine_and_cosine, only_with_the_first, vmap=False),
         right=ruled(sine_and_cosine, lambda g, h, x: g * x.cos() - h * x.sin()),
@@ -348,8 +347,6 @@ EXHIBITS = (
         right=lambda a: sine(span_of_a_close_pair(a)),
         step=None,
         check="memory_layout",
-        place=(0, None, None, None),
-        words=("a",),
     ),
     Exhibit(
         name="cotangent_read_as_contiguous",
@@ -358,12 +355,9 @@ EXHIBITS = (
         wrong=sine_reading(read_as_contiguous),
         right=sine,
         check="memory_layout",
-        place=(0, None, None, None),
-        words=("x",),
     ),
     Exhibit(
         name="wrong_for_a_cotangent_of_stride_0_in_one_dimension",
-        source="extra",
         make_inputs=matrix,
         wrong=ruled(sine, wrong_for_stride_0_in_one_dimension, vmap=False),
         right=sine,
@@ -372,7 +366,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="another_gradient_where_it_is_to_be_differentiated_again",
-        source="extra",
         make_inputs=matrix,
         wrong=ruled(sine, wrong_where_it_is_recorded, vmap=False),
         right=ruled(sine, lambda g, x: g * x.cos()),
@@ -386,7 +379,6 @@ EXHIBITS = (
         wrong=sine_reading(expanded_read_as_contiguous),
         right=sine,
         check="memory_layout",
-        place=(0, None, None, None),
         words=("x", "expanded"),
     ),
     Exhibit(
@@ -396,7 +388,6 @@ EXHIBITS = (
         wrong=ruled(sine, rows_read_without_their_pitch, vmap=False),
         right=sine,
         check="memory_layout",
-        place=(0, None, None, None),
         words=("x", "sliced"),
     ),
     Exhibit(
@@ -406,7 +397,6 @@ EXHIBITS = (
         wrong=ruled(sine, heads_and_tokens_mixed_up, vmap=False),
         right=sine,
         check="memory_layout",
-        place=(0, None, None, None),
         words=("x", "permuted"),
     ),
     Exhibit(
@@ -416,42 +406,34 @@ EXHIBITS = (
         wrong=ruled(sine, channels_last_read_as_contiguous, vmap=False),
         right=sine,
         check="memory_layout",
-        place=(0, None, None, None),
         words=("x", "channels_last"),
     ),
     Exhibit(
         name="negative_bit_of_the_cotangent_overlooked",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, bit_overlooked, vmap=False),
         right=sine,
         check="memory_layout",
-        place=(0, None, None, None),
         words=("x", "negative bit"),
     ),
     Exhibit(
         name="conjugate_bit_of_the_cotangent_overlooked",
-        source="extra",
         make_inputs=lambda: (normal(6, dtype=torch.complex128),),
         wrong=ruled(sine, bit_overlooked, vmap=False),
         right=sine,
         check="memory_layout",
-        place=(0, None, None, None),
         words=("x", "conjugate bit"),
     ),
     Exhibit(
         name="conjugate_bit_of_the_input_overlooked",
-        source="extra",
         make_inputs=lambda: (normal(6, dtype=torch.complex128),),
         wrong=ruled(squares, bit_of_input_overlooked, vmap=False),
         right=ruled(squares, lambda g, x: 2 * g * x.conj(), vmap=False),
         check="memory_layout",
-        place=(0, None, None, None),
         words=("x", "conjugate bit"),
     ),
     Exhibit(
         name="conjugate_bit_of_the_given_input_overlooked",
-        source="extra",
         make_inputs=lambda: (normal(6, dtype=torch.complex128).detach().conj().requires_grad_(),),
         wrong=ruled(squares, bit_of_input_overlooked, vmap=False),
         right=ruled(squares, lambda g, x: 2 * g * x.conj(), vmap=False),
@@ -502,7 +484,6 @@ EXHIBITS = (
         for exhibit in (
             Exhibit(
                 name=f"gradient_written_over_the_input_that_was_saved_in_{name}",
-                source="extra",
                 make_inputs=lambda dtype=dtype: (normal(6, dtype=dtype),),
                 wrong=over_what_was_saved(),
                 right=over_what_was_saved(saved=False),
@@ -514,7 +495,6 @@ EXHIBITS = (
             # The formula is told although the call is spoilt.
             Exhibit(
                 name=f"wrong_gradient_written_over_the_input_that_was_saved_in_{name}",
-                source="extra",
                 make_inputs=lambda dtype=dtype: (normal(6, dtype=dtype),),
                 wrong=over_what_was_saved(off=1.1),
                 right=over_what_was_saved(saved=False),
@@ -527,7 +507,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_written_over_what_was_saved_so_that_a_second_backward_raises",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=over_what_was_saved(seen=True),
         right=over_what_was_saved(saved=False, seen=True),
@@ -538,7 +517,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_written_over_the_output",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: GradientOverTheOutput.apply(x),
         right=lambda x: GradientOverACopyOfTheOutput.apply(x),
@@ -548,7 +526,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_in_a_work_space_that_the_next_backward_overwrites",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=in_a_work_space(copied=False),
         right=in_a_work_space(copied=True),
@@ -557,7 +534,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="output_in_a_buffer_that_the_next_call_overwrites",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=out_of_one_buffer(copied=False),
         right=out_of_one_buffer(copied=True),
@@ -567,7 +543,6 @@ EXHIBITS = (
     *(
         Exhibit(
             name=f"{held}_in_a_registered_buffer_that_the_next_{run}_overwrites",
-            source="extra",
             make_inputs=lambda: (normal(6),),
             wrong=Buffered(held, copied=False),
             right=Buffered(held, copied=True),
@@ -588,7 +563,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="forward_overwrites_its_input",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=lambda x: InputOverwritten.apply(x),
         right=sine,
@@ -598,7 +572,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_goes_by_what_it_draws",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, goes_by_a_draw, vmap=False),
         right=ruled(sine, draws_from_the_global_generator, vmap=False),
@@ -608,7 +581,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_seeds_the_global_generator",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=ruled(sine, seeds_the_global_generator, vmap=False),
         right=ruled(sine, draws_from_the_global_generator, vmap=False),
@@ -617,7 +589,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="function_runs_a_backward_and_fills_grad",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=runs_a_backward_inside,
         right=sine,
@@ -626,7 +597,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="backward_off_in_every_fourth_run",
-        source="extra",
         make_inputs=lambda: (normal(6),),
         wrong=off_in_every(4),
         right=ruled(sine, lambda g, x: g * x.cos(), vmap=False),
@@ -635,17 +605,14 @@ EXHIBITS = (
     ),
     Exhibit(
         name="undefined_cotangent_drops_the_defined_one",
-        source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=ruled(sine_and_exp, both_or_nothing, materialize=False),
         right=MINDFUL,
         check="missing_grad_output",
         place=(0, None, None, None),
-        words=("x",),
     ),
     Exhibit(
         name="undefined_cotangent_crashes_the_backward",
-        source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=ruled(sine_and_exp, both_or_crash, materialize=False),
         right=MINDFUL,

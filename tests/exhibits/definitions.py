@@ -64,7 +64,6 @@ def few_and_many() -> tuple[Tensor]:
 def _defined(name: str, wrong: Any, right: Any, reference: Any, **more: Any) -> Exhibit:
     return Exhibit(
         name=name,
-        source="extra",
         make_inputs=few_and_many,
         wrong=wrong,
         right=right,
@@ -90,7 +89,6 @@ EXHIBITS: tuple[Exhibit, ...] = (
     ),
     Exhibit(
         name="a-straight-through-gradient-without-its-definition",
-        source="extra",
         make_inputs=few_and_many,
         wrong=ruled(rounded, lambda g, _: g),
         right=rounded,

@@ -138,6 +138,5 @@ EXHIBITS = (
         check="functional_vjp",
         also=frozenset({"functional_jvp"}),
         options={"transforms": ["functional_vjp", "functional_jvp"]},
-        place=(0, None, None, None),
     ),
 )

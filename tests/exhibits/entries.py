@@ -77,11 +77,9 @@ EXHIBITS = (
     Exhibit(
         name="last_eight_of_two_hundred_inputs_forgotten",
         cause="zero",
-        source="extra",
         make_inputs=lambda: (normal(200),),
         wrong=ruled(probabilities, last_rounds_forgotten),
         right=probabilities,
-        place=(0, None, 0, None),
         words=("claimed 0",),
     ),
     Exhibit(
@@ -100,13 +98,10 @@ EXHIBITS = (
         wrong=severed_softmax,
         right=lambda x: x.softmax(0),
         also=NO_FORWARD_RULE_NEEDED,
-        place=(0, None, 0, None),
-        words=("x[",),
     ),
     Exhibit(
         name="one_output_detached_among_good_ones",
         cause="zero",
-        source="extra",
         make_inputs=lambda: (normal(5),),
         wrong=two_good_one_detached,
         right=two_good_and_a_third,
@@ -116,7 +111,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="a_size_detached_and_not_marked_as_non_differentiable",
-        source="extra",
         make_inputs=lambda: (normal(5),),
         wrong=softmax_and_detached_size,
         right=SoftmaxAndSize.apply,
@@ -127,11 +121,9 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_none_for_an_input_that_matters",
-        source="extra",
         make_inputs=lambda: (normal(5), normal(5, seed=2)),
         wrong=ruled(product, lambda g, x, w: (g * w, None)),
         right=product,
         place=(1, None, 0, None),
-        words=("w[",),
     ),
 )

@@ -93,11 +93,9 @@ WRONG = (
         value=lambda xp, x: xp.mean(x * x, axis=1),
         right=lambda xp, g, x: (g[:, None] * 0.5 * x,),
         wrong=lambda xp, g, x: (g[0] * 0.5 * x,),
-        place=(0, None, None),
     ),
     Portable(
         name="masked_score_whose_gradient_is_not_a_number",
-        source="extra",
         cause="not a number",
         inputs=masked_scores,
         value=weights,
@@ -107,7 +105,6 @@ WRONG = (
     ),
     Portable(
         name="norm_that_is_not_a_number_at_zero",
-        source="extra",
         cause="not a number",
         inputs=lambda: (np.zeros(2),),
         value=size_of,
@@ -117,7 +114,6 @@ WRONG = (
     ),
     Portable(
         name="one_per_cent_in_float32_only",
-        source="extra",
         inputs=lambda: in_single(12, 12),
         value=sine,
         right=sine_back,
@@ -125,7 +121,6 @@ WRONG = (
     ),
     Portable(
         name="mean_of_the_gradient_forgotten_in_float32",
-        source="extra",
         inputs=lambda: in_single(40),
         value=layer_norm,
         right=lambda xp, g, x: layer_norm_backward(xp, g, x, projection=True),
@@ -144,7 +139,6 @@ WRONG = (
     ),
     Portable(
         name="jvp_forgets_one_of_two_inputs",
-        source="extra",
         inputs=lambda: (normal(4), normal(4, seed=2)),
         value=lambda xp, x, w: x * w,
         right=lambda xp, g, x, w: (g * w, g * x),

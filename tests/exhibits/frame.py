@@ -22,7 +22,7 @@ class Exhibit:
     Attributes:
         name: the mistake, as a slug that reads as a sentence.
         source: rows of field/complaints.md (M..) and field/peers.md (W.., C.., J..) it re-creates,
-            blank-separated; "extra" where it is in neither.
+            blank-separated; "extra" where it is in none.
         make_inputs: fresh inputs at which the mistake must be caught, the same at every call.
         wrong: the function whose derivative is wrong; None where the exhibit is a right function
             that other tools accuse.
@@ -41,10 +41,10 @@ class Exhibit:
     """
 
     name: str
-    source: str
     make_inputs: Callable[[], tuple[Any, ...]]
     wrong: Callable[..., Any] | None
     right: Callable[..., Any]
+    source: str = "extra"
     check: str = "backward"
     also: frozenset[str] = frozenset()
     place: Spot | None = None

@@ -66,24 +66,20 @@ def through_a_layer_of_its_own(x: Tensor, weight: Tensor) -> Tensor:
 EXHIBITS = (
     Exhibit(
         name="layer_that_registers_its_argument",
-        source="extra",
         wrong=through_a_layer_of_its_own,
         right=through_a_layer,
         make_inputs=lambda: (normal(4), torch.nn.Parameter(normal(4, seed=2).detach())),
         also=frozenset({"forward", "forward_vs_backward"}),
         place=(1, None, 0, None),
-        words=("weight[",),
     ),
     Exhibit(
         name="dropout_whose_mask_is_drawn_in_the_order_of_the_memory",
-        source="extra",
         wrong=None,
         right=SeededDropout.apply,
         make_inputs=lambda: (normal(5, 5),),
     ),
     Exhibit(
         name="rounding_to_three_decimals",
-        source="extra",
         wrong=None,
         right=lambda x: torch.round(x, decimals=3),
         step=None,
@@ -130,7 +126,6 @@ EXHIBITS = (
     *(
         Exhibit(
             name=f"{right.__name__}_beside_the_border_of_its_domain",
-            source="extra",
             wrong=None,
             right=right,
             step=None,  # steps as long as the number lead out of the domain
@@ -142,14 +137,12 @@ EXHIBITS = (
     Exhibit(
         # One output is 1 to the last bit: it does not move with what is claimed to move it.
         name="softmax_of_logits_far_apart",
-        source="extra",
         wrong=None,
         right=lambda x: x.softmax(-1),
         make_inputs=lambda: ((20 * normal(5, 6, seed=1008).detach()).requires_grad_(),),
     ),
     Exhibit(
         name="numbers_below_the_smallest_normal_one",
-        source="extra",
         wrong=None,
         right=lambda x: 1e300 * x,
         step=None,  # is as large as the largest of them is small

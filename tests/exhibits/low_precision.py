@@ -318,7 +318,6 @@ def cubic_backward(factor: float) -> Callable[..., tuple[Tensor, ...]]:
 EXHIBITS = (
     Exhibit(
         name="two_per_cent_beside_a_saturated_softmax_in_bfloat16",
-        source="extra",
         make_inputs=saturated,
         wrong=attention_of_a_wrong_value,
         right=attention,
@@ -327,7 +326,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="square_for_a_cube_in_a_fused_norm_of_bfloat16_beside_a_reference",
-        source="extra",
         make_inputs=rows_and_weight,
         wrong=ruled(fused_rms_norm, rms_norm_gradients(2)),
         right=ruled(fused_rms_norm, rms_norm_gradients(3)),
@@ -338,7 +336,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="two_per_cent_in_bfloat16_only",
-        source="extra",
         make_inputs=low(16, 16, dtype=BRAIN),
         wrong=wrong_in_low_precision(lambda gradient: 1.02 * gradient),
         right=tanh_kernel,
@@ -348,7 +345,6 @@ EXHIBITS = (
     Exhibit(
         # Far below zero the kernel's 1 - tanh^2 cancels: 0 for 1e-6 is no mistake in float32.
         name="slope_of_the_other_gelu_in_float32",
-        source="extra",
         make_inputs=lambda: (torch.linspace(-6.1, 3.2, 300).requires_grad_(),),
         wrong=ruled(gelu_by_tanh, slope_of_the_other_gelu),
         right=gelu_by_tanh,
@@ -359,7 +355,6 @@ EXHIBITS = (
     Exhibit(
         # The constant is off by 0.26 per cent: a common factor of all entries, and no mistake.
         name="three_per_cent_beside_a_constant_that_bfloat16_rounds",
-        source="extra",
         make_inputs=low(64, 32, dtype=BRAIN),
         wrong=ruled(share_of, lambda g, x: share_of(1.03 * g if x.dtype in LOW else g)),
         right=share_of,
@@ -368,7 +363,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="one_per_cent_beside_noise_that_is_drawn_in_float32",
-        source="extra",
         make_inputs=lambda: tuple(normal(16, 8, seed=k, dtype=SINGLE) for k in (1, 2)),
         wrong=wrong_reconstruction,
         right=reconstruction,
@@ -377,7 +371,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="tail_of_the_last_block_dropped_in_bfloat16",
-        source="extra",
         make_inputs=low(31, dtype=BRAIN),
         wrong=wrong_in_low_precision(tail_dropped),
         right=tanh_kernel,
@@ -386,7 +379,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="constant_added_in_bfloat16",
-        source="extra",
         make_inputs=low(16, 16, dtype=BRAIN),
         wrong=wrong_in_low_precision(lambda gradient: gradient + 0.05),
         right=tanh_kernel,
@@ -396,7 +388,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="zero_gradient_in_float16",
-        source="extra",
         make_inputs=low(16, 16, dtype=HALF),
         wrong=wrong_in_low_precision(torch.zeros_like),
         right=tanh_kernel,
@@ -405,7 +396,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="sign_of_one_row_in_bfloat16",
-        source="extra",
         make_inputs=low(8, 6, dtype=BRAIN),
         wrong=wrong_in_low_precision(row_negated),
         right=tanh_kernel,
@@ -414,7 +404,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="input_saved_in_eight_bits",
-        source="extra",
         make_inputs=low(32, 16, dtype=HALF),
         wrong=ruled(torch.tanh, saved_in_eight_bits),
         right=tanh_kernel,
@@ -423,7 +412,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="hundredth_of_the_sum_for_a_bias_that_is_normalised_away_in_float32",
-        source="extra",
         make_inputs=rows_weight_and_bias,
         wrong=ruled(normalised, normalised_gradients(1e-2)),
         right=ruled(normalised, normalised_gradients(0.0)),
@@ -432,7 +420,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="part_in_a_thousand_of_an_interpolation_that_rounds_its_coordinates_in_float32",
-        source="extra",
         make_inputs=lambda: (normal(2, 3, 16, 16, dtype=SINGLE),),
         wrong=ruled(larger_image, larger_image_gradient(1.001)),
         right=ruled(larger_image, larger_image_gradient(1.0)),
@@ -441,7 +428,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="square_not_conjugated_in_complex64",
-        source="extra",
         make_inputs=lambda: (
             torch.view_as_complex(normal(6, 2, dtype=SINGLE).detach()).requires_grad_(),
         ),
@@ -452,7 +438,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="zero_gradient_of_few_bits_inside",
-        source="extra",
         make_inputs=lambda: (normal(3),),
         wrong=ruled(sine_in_bfloat16, lambda g, x: torch.zeros_like(x)),
         right=ruled(sine_in_bfloat16, lambda g, x: g * x.cos()),
@@ -462,7 +447,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_of_no_entries_is_not_a_number",
-        source="extra",
         make_inputs=lambda: (leaf(1.0, 2.0),),
         wrong=ruled(no_entries, lambda g, x: torch.full_like(x, math.nan)),
         right=no_entries,
@@ -473,7 +457,6 @@ EXHIBITS = (
     # What rounding chooses: which point is nearer, which number is the largest, or above zero.
     Exhibit(
         name="row_negated_where_rounding_has_the_choice_of_the_nearest_point",
-        source="extra",
         make_inputs=brains((64, 3), (64, 3)),
         wrong=choosing(to_the_nearest),
         right=to_the_nearest,
@@ -482,7 +465,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="row_negated_where_rounding_has_the_choice_of_a_sign",
-        source="extra",
         make_inputs=brains((32, 16), (16, 16)),
         wrong=choosing(absolute_residual),
         right=absolute_residual,
@@ -492,7 +474,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="entry_negated_beside_a_branch_that_rounding_takes_otherwise",
-        source="extra",
         make_inputs=lambda: (torch.linspace(1.3, 1.5, 26).to(BRAIN).requires_grad_(),),
         wrong=choosing(jumping),
         right=jumping,
@@ -502,7 +483,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="row_negated_by_a_layer_in_autocast_whose_loss_is_in_float32",
-        source="extra",
         make_inputs=lambda: (normal(24, 16, dtype=SINGLE), normal(16, 8, dtype=SINGLE, seed=2)),
         wrong=under_autocast(choosing(torch.tanh)),
         right=under_autocast(torch.tanh),
@@ -513,7 +493,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="weights_of_a_cubic_interpolation_that_cancel_in_bfloat16",
-        source="extra",
         wrong=ruled(cubic, cubic_backward(-1.0), vmap=False),
         right=ruled(cubic, cubic_backward(1.0), vmap=False),
         make_inputs=lambda: (*low(7, dtype=BRAIN, seed=101)(), *low(5, dtype=BRAIN)()),
@@ -522,7 +501,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="tenth_more_of_a_norm_whose_epsilon_goes_by_the_dtype",
-        source="extra",
         wrong=ruled(norm_by_finfo, norm_by_finfo_backward(1.1), vmap=False),
         right=ruled(norm_by_finfo, norm_by_finfo_backward(1.0), vmap=False),
         make_inputs=lambda: ((0.01 * normal(4, 6).detach()).float().requires_grad_(),),
@@ -531,7 +509,6 @@ EXHIBITS = (
     Exhibit(
         # In float64 its rule is another one, and wrong: that says nothing of the one in float32.
         name="tenth_more_by_a_kernel_that_knows_two_dtypes",
-        source="extra",
         wrong=ruled(torch.sin, of_two_dtypes(1.1), vmap=False),
         right=ruled(torch.sin, of_two_dtypes(1.0), vmap=False),
         make_inputs=low(5, 7, dtype=SINGLE),
@@ -541,7 +518,6 @@ EXHIBITS = (
     Exhibit(
         # In float64 it rounds as float32 does, which is no mistake of a kernel of 16 bits.
         name="tenth_more_of_a_single_entry_by_a_kernel_of_16_bits_that_adds_up_in_float32",
-        source="extra",
         wrong=ruled(torch.sin, by_float32(off_for_a_single_entry), vmap=False),
         right=ruled(torch.sin, by_float32(lambda g, x: g * x.cos()), vmap=False),
         make_inputs=low(5, 7, dtype=HALF),
@@ -552,7 +528,6 @@ EXHIBITS = (
     Exhibit(
         # Of two columns the terms of each entry nearly cancel, and their rounding stays.
         name="hundredth_more_by_a_norm_that_saves_its_deviations_in_float32",
-        source="extra",
         wrong=ruled(normed, saved_in_float32(1.01), vmap=False),
         right=ruled(normed, saved_in_float32(1.0), vmap=False),
         make_inputs=low(6, 2, dtype=SINGLE),
@@ -562,7 +537,6 @@ EXHIBITS = (
     # Accused by others, or by us while they were made.
     Exhibit(
         name="variance_of_equal_numbers_in_bfloat16",
-        source="extra",
         wrong=None,
         right=lambda x: x.var(-1),
         make_inputs=lambda: (torch.full((4, 6), 3.3, dtype=BRAIN, requires_grad=True),),
@@ -571,7 +545,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="noise_of_larger_numbers_in_entries_that_are_zero",
-        source="extra",
         wrong=None,
         right=noise_of_larger_numbers,
         make_inputs=lambda: (
@@ -584,7 +557,7 @@ EXHIBITS = (
     *(
         Exhibit(
             name=f"{name}_in_bfloat16",
-            source="extra",  # in bfloat16 it is less than rounding may be
+            # In bfloat16 it is less than rounding may be
             wrong=ruled(torch.sin, backward, vmap=False),
             right=torch.sin,
             make_inputs=low(4, 6, dtype=BRAIN),
@@ -599,7 +572,7 @@ EXHIBITS = (
     ),
     Exhibit(
         name="padding_behind_rms_norm_and_its_own_epsilon_in_bfloat16",
-        source="extra",  # left out, epsilon is another number in double precision
+        # Left out, epsilon is another number in double precision
         wrong=lambda x, weight: rms_of_ninths(x) * weight,
         right=lambda x, weight: torch.nn.functional.rms_norm(x, x.shape[-1:]) * weight,
         make_inputs=padded,

@@ -198,7 +198,6 @@ class SineOfACopy(torch.autograd.Function):
 EXHIBITS = (
     Exhibit(
         name="jvp_wrong_in_one_entry",
-        source="extra",
         make_inputs=lambda: (leaf(0.3, 1.0, -2.0),),
         wrong=ruled(
             sine, sine_backward, lambda t, x: sine_jvp(t, x) * torch.where(x == 1.0, 0.9, 1.0)
@@ -212,7 +211,6 @@ EXHIBITS = (
     *(
         Exhibit(
             name=f"jvp_of_a_tangent_of_{words}",
-            source="extra",
             make_inputs=lambda: (normal(3, 4),),
             wrong=ruled(sine, sine_backward, push, vmap=False),
             right=ruled(sine, sine_backward, sine_jvp, vmap=False),
@@ -223,7 +221,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="jvp_that_clamps_outside_of_a_batch",
-        source="extra",
         make_inputs=lambda: (normal(3, 4),),
         wrong=ruled(sine, sine_backward, clamped_where_numbers_are_told),
         right=ruled(sine, sine_backward, sine_jvp),
@@ -233,13 +230,10 @@ EXHIBITS = (
     ),
     Exhibit(
         name="vjp_wrong_beside_a_right_jvp",
-        source="extra",
         make_inputs=lambda: (normal(5),),
         wrong=ruled(sine, lambda g, x: g * x.sin(), sine_jvp),
         right=ruled(sine, sine_backward, sine_jvp),
         also=frozenset({"forward_vs_backward"}),
-        place=(0, None, 0, None),
-        words=("x[",),
     ),
     Exhibit(
         name="jvp_factors_in_the_wrong_order",
@@ -249,8 +243,6 @@ EXHIBITS = (
         right=ruled(inverse, inverse_backward, inverse_jvp),
         check="forward",
         also=frozenset({"forward_vs_backward"}),
-        place=(0, None, 0, None),
-        words=("a[",),
         hidden_inputs=lambda: ((2 * torch.eye(3, dtype=torch.float64)).requires_grad_(),),
     ),
     Exhibit(
@@ -277,7 +269,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="double_backward_has_the_wrong_sign",
-        source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=second_rule(1, -1),
         right=second_rule(1, 1),
@@ -288,7 +279,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_with_a_graph_another_than_without",
-        source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=ruled(sine, tenth_more_with_a_graph, vmap=False),
         right=ruled(sine, sine_backward),
@@ -299,7 +289,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gradient_with_a_graph_another_than_without_in_float32",
-        source="extra",
         make_inputs=lambda: (normal(4, dtype=torch.float32),),
         wrong=ruled(sine, tenth_more_with_a_graph, vmap=False),
         right=ruled(sine, sine_backward),
@@ -311,7 +300,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="double_backward_wrong_in_the_cotangent",
-        source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=second_rule(2, 1),
         right=second_rule(1, 1),
@@ -321,7 +309,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="double_backward_of_what_was_written_over",
-        source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=lambda x: SineWritingOver.apply(x, True),
         right=lambda x: SineWritingOver.apply(x, False),
@@ -331,7 +318,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="double_backward_of_a_copy_that_leads_nowhere",
-        source="extra",
         make_inputs=lambda: (normal(4),),
         wrong=lambda x: SineOfACopy.apply(x),
         right=torch.sin,
@@ -351,7 +337,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="batched_rule_uses_the_first_row_for_all",
-        source="extra",
         make_inputs=lambda: (normal(5),),
         wrong=sine_batched_wrongly,
         right=sine,
@@ -359,7 +344,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="distances_whose_backward_is_wrong_under_vmap",
-        source="extra",
         make_inputs=lambda: (normal(3, 2), normal(4, 2, seed=2)),
         wrong=torch.cdist,
         right=distances,
@@ -368,34 +352,27 @@ EXHIBITS = (
     ),
     Exhibit(
         name="sparse_number_of_no_dimension",
-        source="extra",
         make_inputs=number_in_a_sparse_matrix_of_no_dimension,
         wrong=weighted(masked_grad=True, factor=1.1),
         right=weighted(masked_grad=True),
         options={"settings": MASKED},
         place=(0, (), 0, None),
-        words=("x",),
         step=None,
     ),
     Exhibit(
         name="unspecified_entries_get_a_gradient",
-        source="extra",
         make_inputs=sparse_inputs,
         wrong=weighted(masked_grad=False),
         right=weighted(masked_grad=True),
         check="sparse",
         options={"settings": MASKED},
-        place=(0, None, None, None),
         words=("x[", "unspecified"),
         step=None,
     ),
     Exhibit(
         name="unspecified_entries_get_no_gradient_although_not_masked",
-        source="extra",
         make_inputs=sparse_inputs,
         wrong=weighted(masked_grad=True),
         right=weighted(masked_grad=False),
-        place=(0, None, 0, None),
-        words=("x[",),
     ),
 )

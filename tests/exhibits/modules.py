@@ -74,7 +74,6 @@ class Recomputed(torch.nn.Module):
 EXHIBITS = (
     Exhibit(
         name="factor_in_a_layer_that_its_backward_runs_again",
-        source="extra",
         make_inputs=lambda: (normal(5, 6),),
         wrong=Recomputed(1.05),
         right=Recomputed(1.0),
@@ -83,7 +82,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gates_detached_beside_a_change_of_experts",
-        source="extra",
         make_inputs=near_a_change_of_experts,
         wrong=ruled(experts, as_of(experts_with_detached_gates)),
         right=experts,

@@ -57,7 +57,6 @@ def _of(
 ) -> Portable:
     return Portable(
         name=name,
-        source="extra",
         inputs=lambda: (np.asarray(normal(*shape)),),
         value=value,
         right=lambda xp, g, x: backward(xp, g, x, 1.0),

@@ -36,10 +36,10 @@ class Portable:
     """
 
     name: str
-    source: str
     inputs: Callable[[], tuple[Any, ...]]
     value: Callable[..., Any]
     right: Callable[..., Any]
+    source: str = "extra"
     wrong: Callable[..., Any] | None = None
     right_push: Callable[..., Any] | None = None
     wrong_push: Callable[..., Any] | None = None
@@ -167,7 +167,6 @@ def remembering(
 
     return Portable(
         name=name,
-        source="extra",
         inputs=inputs,
         value=value,
         right=lambda xp, g, x: (g * slope(xp, x),),
@@ -201,7 +200,6 @@ EXHIBITS = (
     ),
     Portable(
         name="constant_factor_missing",
-        source="extra",
         inputs=lambda: (normal(6),),
         value=lambda xp, x: xp.sum(x * x),
         right=lambda xp, g, x: (2 * g * x,),
@@ -218,7 +216,6 @@ EXHIBITS = (
     ),
     Portable(
         name="gather_overwrites_instead_of_accumulating",
-        source="extra",
         inputs=lambda: (normal(4),),
         value=gathered,
         right=lambda xp, g, x: gathered_backward(xp, g, x, (1, 3, 1)),
@@ -227,7 +224,6 @@ EXHIBITS = (
     ),
     Portable(
         name="broadcast_input_gets_the_first_row",
-        source="extra",
         cause="missing reduction",
         inputs=lambda: (normal(4, 3), normal(3, seed=2)),
         value=lambda xp, x, b: xp.sin(x + b),
@@ -237,7 +233,6 @@ EXHIBITS = (
     ),
     Portable(
         name="cumulated_back_along_another_axis",
-        source="extra",
         inputs=lambda: (normal(3, 3),),
         value=lambda xp, x: xp.cumulative_sum(x, axis=0),
         right=lambda xp, g, x: (cumulated_back(xp, g, 0),),
@@ -245,7 +240,6 @@ EXHIBITS = (
     ),
     Portable(
         name="slope_of_tanh_taken_at_the_input",
-        source="extra",
         inputs=lambda: (normal(6),),
         value=lambda xp, x: xp.tanh(x),
         right=lambda xp, g, x: (g * (1 - xp.tanh(x) ** 2),),
@@ -253,7 +247,6 @@ EXHIBITS = (
     ),
     Portable(
         name="one_factor_of_a_cube_left_out",
-        source="extra",
         cause="factor",
         inputs=lambda: (normal(6),),
         value=lambda xp, x: x**3,
@@ -262,7 +255,6 @@ EXHIBITS = (
     ),
     Portable(
         name="relu_of_slope_two_at_zero",
-        source="extra",
         inputs=lambda: (np.array([0.7, 0.0, -0.4]),),
         value=lambda xp, x: xp.where(x > 0, x, 0 * x),
         right=lambda xp, g, x: (xp.where(x > 0, g, 0 * g),),
@@ -271,7 +263,6 @@ EXHIBITS = (
     ),
     Portable(
         name="maximum_that_claims_one_for_each_of_two",
-        source="extra",
         inputs=lambda: (np.array([1.5, -0.3, 1.5]),),
         value=lambda xp, x: xp.max(x),
         right=lambda xp, g, x: (shared_by_the_largest(xp, g, x),),
@@ -279,7 +270,6 @@ EXHIBITS = (
     ),
     Portable(
         name="sorted_gradient_left_in_order",
-        source="extra",
         inputs=lambda: (np.array([0.4, -1.2, 2.0, 0.9]),),
         value=lambda xp, x: xp.sort(x),
         right=lambda xp, g, x: (xp.take(g, xp.argsort(xp.argsort(x)), axis=0),),
@@ -287,7 +277,6 @@ EXHIBITS = (
     ),
     Portable(
         name="flag_read_the_wrong_way_round",
-        source="extra",
         inputs=lambda: (normal(6),),
         value=lambda xp, x: xp.where(xp.arange(6) % 2 == 0, xp.sin(x), x * x),
         right=lambda xp, g, x: (g * xp.where(xp.arange(6) % 2 == 0, xp.cos(x), 2 * x),),
@@ -295,7 +284,6 @@ EXHIBITS = (
     ),
     Portable(
         name="column_of_a_small_input_dropped",
-        source="extra",
         inputs=lambda: (normal(5), normal(5, seed=2)),
         value=lambda xp, x, w: xp.sin(x) + 1e-6 * w * w,
         right=lambda xp, g, x, w: (g * xp.cos(x), 2e-6 * g * w),
@@ -304,7 +292,6 @@ EXHIBITS = (
     ),
     Portable(
         name="backward_clips_the_cotangent",
-        source="extra",
         inputs=lambda: (normal(5),),
         value=sine,
         right=lambda xp, g, x: (g * xp.cos(x),),
@@ -349,14 +336,12 @@ EXHIBITS = (
     ),
     Portable(
         name="gradient_with_wrong_sign",
-        source="extra",
         cause="sign",
         inputs=lambda: (normal(8),),
         **sine_then(lambda xp, g: -g),
     ),
     Portable(
         name="gradient_transposed",
-        source="extra",
         cause="transposed",
         inputs=lambda: (normal(4, 4),),
         **sine_then(lambda xp, g: g.T),
@@ -382,7 +367,6 @@ EXHIBITS = (
     ),
     Portable(
         name="gradients_of_two_inputs_swapped",
-        source="extra",
         cause="misplaced",
         inputs=lambda: (normal(5), normal(5, seed=2)),
         value=product,
@@ -411,20 +395,17 @@ EXHIBITS = (
     ),
     Portable(
         name="two_wrong_entries_far_apart",
-        source="extra",
         inputs=lambda: (normal(300),),
         **sine_then(lambda xp, g: at(xp, at(xp, g, 5, 1.01), 290, 0.99)),
         place=(0, (290,), (290,)),
     ),
     Portable(
         name="gradient_reversed",
-        source="extra",
         inputs=lambda: (normal(9),),
         **sine_then(lambda xp, g: xp.flip(g)),
     ),
     Portable(
         name="last_rows_dropped",
-        source="extra",
         inputs=lambda: (normal(7, 3),),
         **sine_then(lambda xp, g: xp.where(is_last(xp, g, 2), 0.0 * g, g)),
     ),
@@ -473,7 +454,6 @@ EXHIBITS = (
     ),
     Portable(
         name="small_row_dropped_beside_large_ones",
-        source="extra",
         inputs=lambda: (normal(4, 3),),
         value=lambda xp, x: rows(xp, x) * xp.sin(x),
         right=lambda xp, g, x: (g * rows(xp, x) * xp.cos(x),),
@@ -481,7 +461,6 @@ EXHIBITS = (
     ),
     Portable(
         name="backward_squares_the_cotangent",
-        source="extra",
         inputs=lambda: (normal(5),),
         value=sine,
         right=lambda xp, g, x: (g * xp.cos(x),),
@@ -490,7 +469,6 @@ EXHIBITS = (
     ),
     Portable(
         name="first_cotangent_used_for_all",
-        source="extra",
         inputs=lambda: (normal(5),),
         value=sine,
         right=lambda xp, g, x: (g * xp.cos(x),),
@@ -498,7 +476,6 @@ EXHIBITS = (
     ),
     Portable(
         name="conjugate_of_the_cotangent_forgotten",
-        source="extra",
         inputs=lambda: (complex_normal(4),),
         value=lambda xp, x: x * xp.conj(x) * x,
         right=lambda xp, g, x: (2 * g * xp.real(x * xp.conj(x)) + xp.conj(g) * x * x,),

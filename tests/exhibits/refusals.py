@@ -31,7 +31,6 @@ def _in_the_words_of_a_framework(xp: Any, g: Any, x: Any) -> tuple[Any, ...]:
 WRONG = (
     Portable(
         name="wrong_entry_of_a_rule_that_raises_in_double_precision",
-        source="extra",
         inputs=_in_single,
         value=product,
         right=lambda xp, g, x, w: _kernel(xp, g, x, w, 1.0),
@@ -40,7 +39,6 @@ WRONG = (
     ),
     Portable(
         name="rule_that_says_it_is_not_implemented",
-        source="extra",
         inputs=lambda: (normal(4),),
         value=sine,
         right=lambda xp, g, x: (g * xp.cos(x),),
@@ -48,7 +46,6 @@ WRONG = (
     ),
     Portable(
         name="rule_that_raises_in_the_words_of_a_framework",
-        source="extra",
         inputs=lambda: (normal(4),),
         value=sine,
         right=lambda xp, g, x: (g * xp.cos(x),),

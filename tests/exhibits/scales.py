@@ -202,7 +202,6 @@ def at_a_minimum(
     """All derivatives are zero there, and F does not stand still."""
     return Exhibit(
         name=f"a_millionth_at_the_stationary_point_of_{name}",
-        source="extra",
         make_inputs=lambda: (torch.full(shape, value, dtype=torch.float64, requires_grad=True),),
         wrong=lambda x: shifted(function(x), x),
         right=function,
@@ -214,7 +213,6 @@ def at_a_minimum(
 EXHIBITS = (
     Exhibit(
         name="slope_of_a_large_number_at_the_edge_of_its_domain",
-        source="extra",
         make_inputs=lambda: (leaf(1.0),),
         wrong=ruled(large_at_its_edge, lambda g, x: 3.9 * g),
         right=large_at_its_edge,
@@ -223,7 +221,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="input_off_by_a_fifth_beside_a_penalty_of_1e8",
-        source="extra",
         make_inputs=lambda: (leaf(0.7, 0.3, 0.4),),
         wrong=ruled(penalised, lambda g, x: scaled(1, 1.2, penalised_gradient(g, x))),
         right=ruled(penalised, penalised_gradient),
@@ -233,7 +230,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="input_off_by_a_hundredth_beside_one_in_another_unit_in_a_kernel",
-        source="extra",
         make_inputs=lambda: (leaf(-2e-10, 2.8e-8, 2.8e-8, 2.1e-7), leaf(-1.2e5, 6e3, 1.2e5, 1.5e5)),
         wrong=ruled(in_two_units, lambda g, a, b: in_two_units_kernel(g, a, b, 1.01)),
         right=ruled(in_two_units, lambda g, a, b: in_two_units_kernel(g, a, b, 1.0)),
@@ -242,7 +238,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="column_off_by_a_tenth_beside_one_of_1e8",
-        source="extra",
         make_inputs=lambda: (normal(WIDE),),
         wrong=ruled(weighed, lambda g, x: scaled(10, 1.1, g @ weights())),
         right=ruled(weighed, lambda g, x: g @ weights()),
@@ -252,7 +247,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="input_off_by_a_fifth_in_a_vector_of_mixed_units",
-        source="extra",
         make_inputs=lambda: (leaf(3e-9, 5e7, 1.0),),
         wrong=ruled(doubled, lambda g, x: scaled(2, 1.2, 2 * g * torch.ones_like(x))),
         right=ruled(doubled, lambda g, x: 2 * g * torch.ones_like(x)),
@@ -262,7 +256,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="guarded_logarithm_of_a_tiny_number",
-        source="extra",
         make_inputs=lambda: (leaf(1e-13, 1.0, 2.0),),
         wrong=ruled(torch.log, lambda g, input: g / (input + 1e-11)),
         right=torch.log,
@@ -272,7 +265,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="small_row_dropped_beside_large_ones",
-        source="extra",
         make_inputs=spread,
         wrong=exp_dropping(1),
         right=exponential,
@@ -282,7 +274,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="small_row_wrong_among_rows_that_want_other_steps",
-        source="extra",
         make_inputs=powers_of_all_sizes,
         wrong=ruled(power, power_dropping_an_exponent),
         right=ruled(power, power_gradients),
@@ -293,7 +284,6 @@ EXHIBITS = (
     Exhibit(
         # One step for the sum of all outputs suits none: each by its own shows the row.
         name="a_row_of_powers_of_many_sizes_dropped",
-        source="extra",
         make_inputs=powers_of_many_sizes,
         wrong=ruled(power, power_dropping_a_row),
         right=ruled(power, power_gradients),
@@ -302,7 +292,6 @@ EXHIBITS = (
     Exhibit(
         # A constant tangent cancels, and what is left is rounding of its size.
         name="a_softmax_of_nearly_equal_numbers",
-        source="extra",
         make_inputs=nearly_constant,
         wrong=ruled(softmax, lambda g, x: g * x.softmax(-1)),
         right=softmax,
@@ -312,7 +301,6 @@ EXHIBITS = (
     Exhibit(
         # The largest output is 1 to the last bit, the derivatives of the others are 1e-42 and less.
         name="the_smallest_output_of_a_saturated_softmax",
-        source="extra",
         make_inputs=far_apart,
         wrong=ruled(softmax, softmax_of_a_smallest_a_tenth_off),
         right=softmax,
@@ -323,7 +311,6 @@ EXHIBITS = (
     Exhibit(
         # Rounded at random, a probability of almost 1 is beyond it, which the function refuses.
         name="a_saturated_loss_that_refuses_what_is_no_probability",
-        source="extra",
         make_inputs=nearly_saturated,
         wrong=ruled(binary_cross_entropy, lambda g, p: 1e-8 * g / p),
         right=binary_cross_entropy,
@@ -331,7 +318,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="one_row_of_many_columns_claimed_zero_by_a_kernel",
-        source="extra",
         make_inputs=lambda: (normal(WIDE),),
         wrong=ruled(mixed, lambda g, x: mixed_kernel(without(7, g))),
         right=ruled(mixed, lambda g, x: mixed_kernel(g)),
@@ -342,7 +328,6 @@ EXHIBITS = (
     # What a claim is rounded by.
     Exhibit(
         name="saturated_loss_times_a_fifth_more",
-        source="extra",
         make_inputs=lambda: (leaf(30.0, 1.0, -2.0),),
         wrong=ruled(loss_of_ones, lambda g, x: g * loss_slope(x) * torch.where(x > 20, 1.2, 1.0)),
         right=lambda x: torch.nn.functional.binary_cross_entropy_with_logits(
@@ -354,7 +339,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="zeros_of_a_row_with_a_millionth_of_its_largest",
-        source="extra",
         make_inputs=lambda: (leaf(0.4, -0.5, 0.6, 0.45),),
         wrong=ruled(torch.sin, lambda g, x: g * x.cos() + 1e-6 * (g.sum() - g)),
         # As an iterative solver leaves it, of entries that are structurally zero.
@@ -364,24 +348,19 @@ EXHIBITS = (
     ),
     Exhibit(
         name="a_tenth_less_near_the_largest_number",
-        source="extra",
         make_inputs=lambda: (leaf(0.3, -0.5, 0.1),),
         wrong=ruled(as_large_as_can_be, lambda g, x: 0.9 * g * (HUGE * x.cos())),
         right=ruled(as_large_as_can_be, lambda g, x: g * (HUGE * x.cos())),
-        place=(0, None, 0, None),
-        words=("x[",),
     ),
     # Accused while their scales were made.
     Exhibit(
         name="sums_of_a_few_gradients_overflow",
-        source="extra",
         wrong=None,
         right=lambda x: 1e307 * x.sin(),
         make_inputs=lambda: (leaf(0.3, -0.5, 0.1),),
     ),
     Exhibit(
         name="fourier_transform_of_all_sizes",
-        source="extra",
         wrong=None,
         right=lambda x: torch.fft.irfft(torch.fft.rfft(x), 8),
         step=None,

@@ -162,7 +162,6 @@ def exhibit(
 ) -> Exhibit:
     return Exhibit(
         name=name,
-        source="extra",
         make_inputs=wrong.inputs,
         wrong=wrong,
         right=right,

@@ -100,7 +100,6 @@ CHANGES: dict[str, tuple[Change, tuple[int, ...]]] = {
 def _of_sine(name: str, change: Change, shape: tuple[int, ...]) -> Portable:
     return Portable(
         name=name,
-        source="extra",
         inputs=lambda: (normal(*shape),),
         value=sine,
         right=lambda xp, g, x: (g * xp.cos(x),),
@@ -122,7 +121,6 @@ def of_weights(xp: Any, g: Any, x: Any) -> Any:
 
 ROWS = Portable(
     name="rows_of_zero_cotangent_taken_for_rows_of_zero_gradient",
-    source="extra",
     inputs=lambda: (normal(6, 5),),
     value=weights,
     right=lambda xp, g, x: (of_weights(xp, g, x),),
@@ -139,7 +137,6 @@ def _mean(xp: Any, x: Any) -> Any:
 
 MEAN = Portable(  # its cotangents are small where that of the mean is not
     name="flushed_behind_a_mean_over_many",
-    source="extra",
     inputs=lambda: (normal(2000),),
     value=_mean,
     right=lambda xp, g, x: (g / x.shape[0] * xp.cos(x),),
@@ -150,7 +147,6 @@ MEAN = Portable(  # its cotangents are small where that of the mean is not
 
 LOSS = Portable(
     name="cotangent_of_one_by_another_branch",
-    source="extra",
     inputs=lambda: (normal(12),),
     value=_mean,
     right=lambda xp, g, x: (g / x.shape[0] * xp.cos(x),),
@@ -163,7 +159,6 @@ def _of_loss(name: str, change: Change) -> Portable:
     """Its cotangent is a single number, which has one sign at a time."""
     return Portable(
         name=name,
-        source="extra",
         inputs=lambda: (normal(5),),
         value=_mean,
         right=lambda xp, g, x: (g / x.shape[0] * xp.cos(x),),
@@ -176,7 +171,6 @@ def _pushed(name: str, change: Change, size: int = 12) -> Portable:
     """Forward mode wrong, the backward right."""
     return Portable(
         name=name,
-        source="extra",
         inputs=lambda: (normal(size),),
         value=sine,
         right=lambda xp, g, x: (g * xp.cos(x),),

@@ -33,7 +33,6 @@ def stopped_after(steps: int) -> Callable[..., Any]:
 EXHIBITS: tuple[Exhibit, ...] = (
     Exhibit(
         name="an-adjoint-solver-stops-early",
-        source="extra",
         make_inputs=lambda: (normal(9),),
         wrong=stopped_after(8),
         right=stopped_after(200),

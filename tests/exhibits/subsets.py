@@ -38,7 +38,6 @@ def _with_a_small_bias() -> tuple[Tensor, ...]:
 EXHIBITS = (
     Exhibit(
         name="half_of_a_small_bias_in_16_bits_where_only_weights_and_it_need_a_gradient",
-        source="extra",
         make_inputs=_with_a_small_bias,
         wrong=lambda x, w, b: Affine.apply(x, w, b, True),
         right=lambda x, w, b: Affine.apply(x, w, b, False),

@@ -235,7 +235,6 @@ EXHIBITS = (
     Exhibit(
         # A bound by itself lowers the value alone, and raises it where the other bound rises too.
         name="a_number_between_bounds_that_are_the_same",
-        source="extra",
         make_inputs=three_alike,
         wrong=ruled(torch.clamp, thrice(1.5)),
         right=torch.clamp,
@@ -244,7 +243,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="gates_at_zero_claim_a_slope_of_none_of_their_regions",
-        source="extra",
         make_inputs=lambda: (leaf(0.0, 0.0),),
         wrong=ruled(three_gates, three_open_gates),
         right=three_gates,
@@ -254,7 +252,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="middle_of_three_that_are_equal_claims_one_for_each",
-        source="extra",
         make_inputs=lambda: (leaf(1.0, 1.0, 1.0),),
         wrong=ruled(middle, all_of_the_middle),
         right=ruled(middle, shares_of_the_middle),
@@ -264,7 +261,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="largest_of_curved_values_claims_one_for_each",
-        source="extra",
         make_inputs=lambda: (leaf(1.0, 1.0, 1.0),),
         wrong=ruled(largest_sine, lambda g, x: g * where_largest(x)),
         right=ruled(largest_sine, shared_by_the_largest),
@@ -274,7 +270,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="largest_of_seven_equal_numbers_among_many_claims_one_for_each",
-        source="extra",
         make_inputs=seven_of_many,
         wrong=ruled(torch.amax, one_for_each_largest),
         right=torch.amax,
@@ -284,7 +279,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="equal_numbers_in_order_beside_a_close_one_claim_one_for_each",
-        source="extra",
         make_inputs=lambda: (leaf(0.6213, 0.2848, 0.6213, 0.6213, 0.6213, 0.62207, 0.6224),),
         wrong=ruled(in_order, one_for_each_equal),
         right=in_order,
@@ -296,7 +290,6 @@ EXHIBITS = (
     *(
         Exhibit(
             name=f"{name}_claims_one_for_each_of_two_that_are_equal",
-            source="extra",
             make_inputs=inputs,
             wrong=ruled(right, claimed),
             right=right,
@@ -311,7 +304,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="large_whole_number_at_the_edge_of_a_stair",
-        source="extra",
         make_inputs=lambda: (leaf(38656.0),),
         wrong=None,
         right=torch.floor,
@@ -320,7 +312,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="addend_lost_beside_a_larger_one_claims_nothing",
-        source="extra",
         make_inputs=lambda: (leaf(3.0),),
         wrong=ruled(lost_beside_a_million, lambda g, x: 0 * g),
         right=lost_beside_a_million,
@@ -331,7 +322,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="ties_at_the_bounds_of_a_clamp",
-        source="extra",
         make_inputs=lambda: (leaf(1.0, 1.0, 1.0, 0.0, 0.0),),
         wrong=None,
         right=clamped_in_order,
@@ -339,7 +329,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="divergence_of_equal_distributions",
-        source="extra",
         make_inputs=lambda: (leaf(0.0, 0.0, 0.0),),
         wrong=None,
         right=divergence,
@@ -350,7 +339,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="leaky_relu_at_zero_with_another_slope_in_forward_mode",
-        source="extra",
         make_inputs=lambda: (leaf(0.0, 0.0), leaf(0.25)),
         wrong=None,
         right=leaky,
@@ -358,7 +346,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="a_row_in_order_taken_twice_of_many_that_are_tied_in_bfloat16",
-        source="extra",
         make_inputs=whole_numbers,
         wrong=ruled(in_order, put_back(slice(3, 4))),
         right=ruled(in_order, put_back(slice(0, 0))),
@@ -366,7 +353,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="half_of_the_range_of_a_clamp_whose_bounds_are_met_in_bfloat16",
-        source="extra",
         make_inputs=on_a_grid,
         wrong=ruled(clamped_sum, inside(0.5)),
         right=ruled(clamped_sum, inside(1.0)),
@@ -374,7 +360,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="an_exponential_whose_square_is_infinite",
-        source="extra",
         make_inputs=lambda: (leaf(677.0, 1.0, -2.0),),
         wrong=None,
         right=waves_and_an_exponential,
@@ -382,7 +367,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="direction_of_a_single_number",
-        source="extra",
         make_inputs=lambda: (
             leaf(-0.5363, -0.8425, 0.0672, 0.9411, 0.3).detach()[None].requires_grad_(),
         ),
@@ -395,13 +379,11 @@ EXHIBITS = (
     ),
     Exhibit(
         name="erf_forgotten_where_it_is_a_staircase_of_two_percent",
-        source="extra",
         make_inputs=lambda: (leaf(-7.0248, 3.7408, -0.7311),),
         wrong=ruled(torch.nn.functional.gelu, gelu_twice),
         right=torch.nn.functional.gelu,
         check="second_order",
         also=frozenset({"forward_over_reverse"}),
-        place=(0, None, 0, None),
         words=("claimed",),
         order=2,
         step=1e-4,
@@ -410,7 +392,6 @@ EXHIBITS = (
     Exhibit(
         # Each claim is one of the two slopes along its input; no draw meets the region of all.
         name="bounds_of_a_clamp_that_are_flat_added_up",
-        source="extra",
         make_inputs=lambda: (
             torch.arange(120, dtype=torch.float64).remainder(5).sub(2).requires_grad_(),
         ),
@@ -423,7 +404,6 @@ EXHIBITS = (
     Exhibit(
         # ReLU's zero at zero, in more entries than eight outside of their own two slopes.
         name="an_empty_row_through_a_layer_without_bias",
-        source="extra",
         make_inputs=an_empty_row,
         wrong=ruled(layers, through_layers(2.0)),
         right=layers,
@@ -432,7 +412,6 @@ EXHIBITS = (
     ),
     Exhibit(
         name="zeros_through_two_layers_without_bias",
-        source="extra",
         make_inputs=lambda: (torch.zeros(3, dtype=torch.float64, requires_grad=True),),
         wrong=ruled(two_layers, through_two_layers(2.0)),
         right=two_layers,
@@ -443,7 +422,6 @@ EXHIBITS = (
         # The backward gives all of it to the one, forward mode to the other; convex kinks and
         # concave ones cancel along a tangent.
         name="modes_that_choose_two_sides_of_ties",
-        source="extra",
         make_inputs=lambda: tuple(leaf(1.0, -1.0, 0.5, -0.5, 2.0, -2.0) for _ in range(2)),
         wrong=None,
         right=lambda x, low: (x.clamp(min=low) ** 2).sum(),
