@@ -75,7 +75,7 @@ def _advice(result: CheckResult, report: Report) -> str:
     if found is None or found.advice or found.name not in _MODES:
         return found.advice if found else ""
     if result.kinks or "kink" in kinds:
-        return "choose a point beside the kink, or claim a slope between the two"
+        return "claim a slope between the two; at a point beside the kink this mistake may not show"
     if result.statistics:
         return (
             "run the formula of the reference in this precision, operation by operation: rounding "

@@ -82,14 +82,20 @@ def _placed_tensor(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
     return wide.as_strided(tensor.shape, strides, start).copy_(tensor)
 
 
+def _same_numbers(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.dtype is torch.complex32:  # which PyTorch does not compare
+        one, other = one.to(torch.complex64), other.to(torch.complex64)
+    return torch.equal(one, other)
+
+
 def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     fewer = tensor.detach()
     first = fewer[(0,) * fewer.dim()]
-    if torch.equal(first.expand(fewer.shape), fewer):  # as sum() hands it over
+    if _same_numbers(first.expand(fewer.shape), fewer):  # as sum() hands it over
         return first.clone().expand(fewer.shape)
     for dim in range(tensor.dim()):
         first = fewer.narrow(dim, 0, 1)
-        fewer = first if torch.equal(first.expand_as(fewer), fewer) else fewer
+        fewer = first if _same_numbers(first.expand_as(fewer), fewer) else fewer
     fewer = fewer.clone(memory_format=torch.contiguous_format)
     kept = [
         stride if extent > 1 else 0
