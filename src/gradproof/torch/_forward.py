@@ -124,7 +124,7 @@ class Forward:
             )
         primals = tuple(self._primals())
         tangents = tuple(self._inputs.direction_tensors(private_vector(u)))
-        found = functional_result(lambda: torch.func.jvp(function.nested_jvp, primals, tangents)[1])
+        found = functional_result(lambda: torch.func.jvp(function, primals, tangents)[1])
         kept = self._outputs.kept
         return self._outputs.vector((output, found[output.position]) for output in kept)
 
@@ -197,11 +197,7 @@ class Forward:
 
 
 class Tangent:
-    """The function (x, u) -> J(x) u of tensors, in two forms that compute the same.
-
-    Called, it uses dual numbers, which every function with forward mode accepts, and which
-    reverse mode differentiates. `nested_jvp` uses torch.func.jvp, the only forward mode that can be
-    put inside another; it refuses some custom functions that dual numbers accept.
+    """The function (x, u) -> J(x) u of tensors, by torch.func.jvp: dual numbers do not nest.
 
     Attributes:
         is_custom: whether the function uses a custom autograd Function.
@@ -213,23 +209,6 @@ class Tangent:
         self.__name__ = f"tangent of {call.name}"
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        for tensor in tensors:
-            if not tensor.requires_grad:
-                tensor.requires_grad_()
-        inputs, tangents = tensors[: self._count], tensors[self._count :]
-        with forward_ad.dual_level():
-            duals = [forward_ad.make_dual(x, u) for x, u in zip(inputs, tangents, strict=True)]
-            roots = self._outputs.roots(self._call(duals))
-            pairs = [forward_ad.unpack_dual(root) for root in roots]
-            if all(pair.tangent is None for pair in pairs):
-                raise Unsupported("no output has a tangent")
-            return tuple(
-                torch.zeros_like(pair.primal) if pair.tangent is None else pair.tangent
-                for pair in pairs
-            )
-
-    def nested_jvp(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The same by torch.func.jvp."""
         inputs, tangents = tensors[: self._count], tensors[self._count :]
         return tuple(torch.func.jvp(self._values, tuple(inputs), tuple(tangents))[1])
 
