@@ -31,7 +31,7 @@ from gradproof.torch._call import Call
 from gradproof.torch._forward import Forward
 from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph
-from gradproof.torch._graph_contents import coarsest_unit, leaf_ids_near, unreached_tensors
+from gradproof.torch._graph_contents import coarsest_unit, leaf_ids_near
 from gradproof.torch._in_double import InDouble, tensor_in_double, value_in_double
 from gradproof.torch._non_differentiable import non_differentiable_outputs
 from gradproof.torch._notes import notes
@@ -63,40 +63,30 @@ def build(
     """
     given_wrt = wrt
     wrt = ARGUMENTS if wrt is None and not captured else wrt
-    choice = Choice(names, wrt, masked, captures=True)
+    choice = Choice(names, wrt, masked)
     arguments = Arguments(fn, inputs, dict(kwargs or {}), choice)
     built = TorchMap(Call(fn, arguments))
-    try:
-        _refuse_arguments_read_elsewhere(built.graph)
-    except BaseException:
-        built.close()
-        raise
-    optional = arguments.optional if given_wrt is None else ()
-    unreached = unreached_tensors(built.graph.roots, built.graph.tensors)
-    idle = set(unreached).intersection(optional)
+    leaf_ids, are_all = leaf_ids_near(built.graph.roots)
+    unread = [k for k, tensor in enumerate(built.graph.tensors) if id(tensor) not in leaf_ids]
+    for place in unread:
+        leaf = built.inputs.leaves[place]
+        if place not in arguments.optional and id(leaf.original) in leaf_ids:
+            built.close()
+            raise UsageError(
+                f"{built.name} reads {leaf.slot.name} not from its arguments, but from where it "
+                "cannot be exchanged, as a container among the globals; let it use its argument"
+            )
+    # A tensor that the function holds, and cuts off, was not asked about: a code book, a target.
+    idle = set(unread).intersection(arguments.optional) if given_wrt is None and are_all else set()
     if not idle or len(idle) == len(built.inputs.leaves):
         return built
-    # A tensor that the function holds, and cuts off, was not asked about: a code book, a target.
     built.close()
     slots = built.domain.slots
     reached = [slot.name for place, slot in enumerate(slots) if place not in idle]
-    choice = Choice(names, reached, masked, captures=True)
+    choice = Choice(names, reached, masked)
     found = TorchMap(Call(fn, Arguments(fn, inputs, dict(kwargs or {}), choice)))
     found.idle = [slots[place].name for place in sorted(idle)]
     return found
-
-
-def _refuse_arguments_read_elsewhere(graph: Graph) -> None:
-    """UsageError where the function uses the user's own tensor, and not what it was handed."""
-    leaf_ids = leaf_ids_near(graph.roots)
-    for place, (tensor, leaf) in enumerate(zip(graph.tensors, graph.inputs.leaves, strict=True)):
-        if place in graph.call.arguments.optional or id(tensor) in leaf_ids:
-            continue
-        if id(leaf.original) in leaf_ids:
-            raise UsageError(
-                f"{graph.call.name} reads {leaf.slot.name} not from its arguments, but from where "
-                "it cannot be exchanged, as a container among the globals; let it use its argument"
-            )
 
 
 class TorchMap(DifferentiableMap):
@@ -107,8 +97,6 @@ class TorchMap(DifferentiableMap):
             declared to have no derivative.
         needs_grad: inputs must require grad in forward mode too, since the function differentiates
             inside.
-        refusal: takes the graph of the kept run and says why its backward cannot run; None where it
-            can.
 
     Attributes:
         graph: of the kept run.
@@ -116,6 +104,7 @@ class TorchMap(DifferentiableMap):
     """
 
     idle: Sequence[str] = ()
+    _refused: Unsupported | None = None  # why its own backward cannot run, of a derivative
     call: Call
     outputs: Outputs
     _without: frozenset[int]
@@ -126,7 +115,6 @@ class TorchMap(DifferentiableMap):
         *,
         without: frozenset[int] | None = None,
         needs_grad: bool = False,
-        refusal: Callable[[Graph], Unsupported | None] = lambda _: None,
     ) -> None:
         self.name, self.counts = call.name, call.counts
         self._random = call.random
@@ -139,7 +127,6 @@ class TorchMap(DifferentiableMap):
             self.call, self.inputs = call, call.inputs
             self.graph = Graph(call, self.outputs, tensors, result)
             self._needs_grad = needs_grad
-            self._refused = refusal(self.graph)
         except BaseException:
             self.close()
             raise
@@ -159,7 +146,7 @@ class TorchMap(DifferentiableMap):
 
     @property
     def notes(self) -> list[str]:
-        """Remarks for the report: batch statistics, random numbers, parameters without gradient."""
+        """Remarks for the report: random numbers, inputs and outputs of a special kind."""
         return notes(self.graph, self.idle)
 
     def close(self) -> None:
@@ -318,32 +305,28 @@ class TorchMap(DifferentiableMap):
         return made
 
     def derivative(self, v: Array) -> TorchMap:
-        def refusal(graph: Graph) -> Unsupported | None:
-            refused = graph.refusal()
-            if refused is None or isinstance(refused, Raised):
-                return refused  # forward mode over reverse mode may yet exist
+        made = self._derivative_map(*self.graph.derivative(v), needs_grad=True)
+        refused = made.graph.refusal()
+        if not isinstance(refused, Raised | None):
             raise refused
-
-        function, tensors, names = self.graph.derivative(v)
-        return self._derivative_map(function, tensors, names, needs_grad=True, refusal=refusal)
+        made._refused = refused  # forward mode over reverse mode may yet exist
+        return made
 
     def forward_derivative(self, u: Array) -> TorchMap:
-        def refusal(graph: Graph) -> Unsupported | None:
-            try:
-                refused = graph.refusal()
-            except Unsupported as missing:
-                refused = missing
-            # A pair of modes that PyTorch lacks; forward mode over forward mode may yet exist.
-            return refused and Unsupported(refused.reason)
-
-        function, tensors, names = self._forward.derivative(u)
         # Every tangent is one of an output that has a derivative: none is left out here.
-        return self._derivative_map(function, tensors, names, without=frozenset(), refusal=refusal)
+        made = self._derivative_map(*self._forward.derivative(u), without=frozenset())
+        try:
+            refused = made.graph.refusal()
+        except Unsupported as missing:
+            refused = missing
+        # A pair of modes that PyTorch lacks; forward mode over forward mode may yet exist.
+        made._refused = refused and Unsupported(refused.reason)
+        return made
 
     def _derivative_map(
         self, fn: Callable[..., Any], tensors: list[torch.Tensor], names: list[str], **options: Any
     ) -> TorchMap:
-        choice = Choice(names, masked=self.call.arguments.masked, optional=True)
+        choice = Choice(names, masked=self.call.arguments.masked, derived=True)
         arguments = Arguments(fn, tensors, {}, choice)
         with unsupported(RuntimeError):  # NotImplementedError is one
             made = TorchMap(Call(fn, arguments), **options)

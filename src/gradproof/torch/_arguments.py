@@ -24,8 +24,15 @@ from gradproof.torch._leaves import DenseLeaf, Leaf
 from gradproof.torch._memory import give_class, private_copy
 from gradproof.torch._sparse import sparse_leaf
 from gradproof.torch._state import sources_in
-from gradproof.torch._tensors import SPARSE, is_differentiable, unsupported_kind
-from gradproof.torch._tree import Path, Tree, argument_position, input_name, tensors_in
+from gradproof.torch._tensors import SPARSE, unsupported_kind
+from gradproof.torch._tree import (
+    Path,
+    Tree,
+    argument_position,
+    differentiable_names,
+    input_name,
+    tensors_in,
+)
 
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 
@@ -38,10 +45,9 @@ class Choice:
     names: Sequence[str] | None = None
     wrt: Any = None  # which of the differentiable tensors are exchangeable; all where None
     masked: bool = False  # sparse inputs stand for their specified entries only
-    # No output need depend on any of them: the gradient of a linear function depends on none of its
-    # inputs.
-    optional: bool = False
-    captures: bool = False  # what the function reads from elsewhere counts as arguments
+    # The function is made by gradproof: it reads nothing but its arguments, and no output need
+    # depend on any of them. The gradient of a linear function depends on none of its inputs.
+    derived: bool = False
 
 
 class Arguments:
@@ -68,7 +74,7 @@ class Arguments:
         self._tree = Tree(given)
         self.captured: Captured | None = None
         generators: list[object] = []
-        if choice.captures:
+        if not choice.derived:
             captured = Captured(fn, tensors_in(given))
             generators = captured.generators
             if not captured.is_empty:
@@ -78,7 +84,7 @@ class Arguments:
         self.generators = sources_in([*self._flat, *generators])
         self._where, names = self._chosen_places(fn, choice)
         paths = [self._tree.paths[place] for place in self._where]
-        self.optional = [k for k, path in enumerate(paths) if choice.optional or path[0].idx == 2]
+        self.optional = [k for k, path in enumerate(paths) if choice.derived or path[0].idx == 2]
         self._make_leaves(names)
         # Whose classes and attributes tensors get.
         originals = [(k, leaf.original) for k, leaf in enumerate(self.leaves)]
@@ -92,13 +98,9 @@ class Arguments:
         self, fn: Callable[..., Any], choice: Choice
     ) -> tuple[list[int], Sequence[str]]:
         """Places among all leaves of the tensors that are exchanged, and their names."""
-        places = [
-            place
-            for place, value in enumerate(self._flat)
-            if is_differentiable(value) and value.requires_grad
-        ]
-        paths, parameters = [self._tree.paths[place] for place in places], parameter_names(fn)
-        names = _input_names([input_name(path, parameters) for path in paths], paths, choice.names)
+        found = differentiable_names(self._tree, fn)
+        places, paths = list(found), [self._tree.paths[place] for place in found]
+        names = _input_names(list(found.values()), paths, choice.names)
         picked: Sequence[int] = range(len(names))
         if choice.wrt is ARGUMENTS:
             picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
@@ -136,40 +138,32 @@ class Arguments:
                 lacks_parameter = True
             else:
                 give_class(tensor, original)
-        flat = self._leaves_with(tensors)
-        args, kwargs, *held = (flat, {}) if self._is_plain else self._tree.rebuilt(flat)
         try:
-            if self.captured is None:
-                return fn(*args, **kwargs)
-            with self.captured.exchange_tensors(held[0], tensors_in((args, kwargs))):
+            with self.exchange(tensors) as (args, kwargs):
                 return fn(*args, **kwargs)
         except (TypeError, ValueError) as error:
             if not lacks_parameter:
                 raise
             reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
             raise Unsupported(reason) from error
-        finally:
-            self._renew_written_copies()
 
-    def _leaves_with(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+    @contextmanager
+    def exchange(self, tensors: Sequence[torch.Tensor]) -> Iterator[tuple[Any, Any]]:
+        """Positional and keyword arguments with these tensors; captured ones are exchanged too.
+
+        They stay so while the backward of a run goes on: gradient checkpointing runs the function
+        again in the backward, and reads them once more.
+        """
         flat = self._flat.copy()
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
-        return flat
-
-    @contextmanager
-    def hold_tensors(self, tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-        """Captured tensors stay exchanged for these while the backward of their run goes on.
-
-        Gradient checkpointing runs the function again in the backward, and reads them once more.
-        """
-        if not self.captured:
-            yield
-            return
+        args, kwargs, *held = (flat, {}) if self._is_plain else self._tree.rebuilt(flat)
         try:
-            args, kwargs, held = self._tree.rebuilt(self._leaves_with(tensors))
-            with self.captured.exchange_tensors(held, tensors_in((args, kwargs))):
-                yield
+            if self.captured is None:
+                yield args, kwargs
+            else:
+                with self.captured.exchange_tensors(held[0], tensors_in((args, kwargs))):
+                    yield args, kwargs
         finally:
             self._renew_written_copies()
 

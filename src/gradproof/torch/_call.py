@@ -116,7 +116,7 @@ class Call:
         if self.mode is None and self.in_double is None and not self.arguments.captured:
             return backward_gradients(outputs, tensors, cotangents, **options)
         with (
-            self.arguments.hold_tensors(at or tensors),
+            self.arguments.exchange(at or tensors),
             self._active_modes(cotangents, backward=True),
         ):
             return backward_gradients(outputs, tensors, cotangents, **options)

@@ -44,9 +44,6 @@ SingleLevelFunction = torch.autograd.function._SingleLevelFunction
 # written to, so that no mistake would show.
 preserved_version_counter = torch.autograd.grad_mode._unsafe_preserve_version_counter
 
-# To know layers that keep batch statistics: public are only the classes derived from it.
-NormBase = torch.nn.modules.batchnorm._NormBase
-
 # The engine, on the CPU and with what PyTorch has around it for threads of devices.
 # `torch.autograd.grad` first looks at shapes, which takes longer than the backward of a few numbers
 # and, when cotangents are given for the first time, imports SymPy.

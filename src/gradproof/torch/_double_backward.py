@@ -14,6 +14,7 @@ from gradproof.errors import UsageError
 from gradproof.torch._call import backward_gradients
 from gradproof.torch._compat import pytree
 from gradproof.torch._guards import WrongNumberError, as_tuple
+from gradproof.torch._layouts import in_layout
 from gradproof.torch._outputs import named_outputs
 from gradproof.torch._tensors import unsupported_kind
 from gradproof.torch._tree import Tree, input_name
@@ -36,24 +37,14 @@ def draw_grad_outputs(
     Drawn from a private generator: the user's random state stays as it is.
     """
     generator = torch.Generator(device="cpu").manual_seed(_SEED)
-    return tuple(
-        _draw_tensor(output, generator, noncontiguous=noncontiguous)
-        for output in _outputs_of_call(func, inputs)
-    )
-
-
-def _draw_tensor(
-    like: torch.Tensor, generator: torch.Generator, *, noncontiguous: bool
-) -> torch.Tensor:
-    shape = tuple(like.shape)
-    if noncontiguous and like.numel() > 1:
-        shape = (*shape[:-1], 2 * shape[-1])
-    wide, one = (torch.complex128, 1 + 1j) if like.is_complex() else (torch.float64, 1)
-    tensor = 2 * torch.rand(shape, generator=generator, dtype=wide, device="cpu") - one
-    tensor = tensor.to(like.device, like.dtype)
-    if noncontiguous and like.numel() > 1:
-        tensor = tensor[..., ::2]
-    return tensor.requires_grad_()
+    cotangents = []
+    for output in _outputs_of_call(func, inputs):
+        wide, one = (torch.complex128, 1 + 1j) if output.is_complex() else (torch.float64, 1)
+        drawn = 2 * torch.rand(output.shape, generator=generator, dtype=wide, device="cpu") - one
+        drawn = drawn.to(output.device, output.dtype)
+        laid = in_layout(drawn, "gaps") if noncontiguous else drawn
+        cotangents.append(laid.requires_grad_())
+    return tuple(cotangents)
 
 
 def given_grad_outputs(

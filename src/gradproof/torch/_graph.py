@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -152,16 +151,16 @@ class Graph:
             tensor.requires_grad_(place in slots)
         with unsupported(why=exception_line, kind=Refused):
             roots = self.outputs.roots(self.call(tensors))
-        cotangents = self.outputs.cotangents(v)
-        pairs = [pair for pair in zip(roots, cotangents, strict=True) if pair[0].requires_grad]
-        wanted = [tensors[place] for place in sorted(slots)]
-        outputs, cotangents = [one for one, _ in pairs], [other for _, other in pairs]
-        none: list[torch.Tensor | None] = [None] * len(wanted)
-        pulled = partial(self.call.grad, outputs, wanted, cotangents, at=tensors)
-        found = iter(pulled() if pairs else none)
-        return self.inputs.vector(
-            [next(found) if k in slots else None for k in range(len(tensors))]
-        )
+        pairs = zip(roots, self.outputs.cotangents(v), strict=True)
+        used = [(root, cotangent) for root, cotangent in pairs if root.requires_grad]
+        gradients: dict[int, torch.Tensor | None] = {}
+        if used:
+            outputs, cotangents = zip(*used, strict=True)
+            places = sorted(slots)
+            wanted = [tensors[place] for place in places]
+            found = self.call.grad(outputs, wanted, cotangents, at=tensors)
+            gradients = dict(zip(places, found, strict=True))
+        return self.inputs.vector([gradients.get(place) for place in range(len(tensors))])
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """(J u, J^T v) from one backward and its own backward.

@@ -6,40 +6,28 @@ successors by recursion: 100,000 in a row end the process. So a walk ends after 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from gradproof.torch._compat import LIBRARY_BACKWARD
-from gradproof.torch._tensors import is_floating, unit_roundoff
+from gradproof.torch._tensors import grain, is_floating
 
 _MOST_NODES = 1_000  # that are looked at; far from what overflows a stack
 
 
-def unreached_tensors(
-    outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]
-) -> list[int]:
-    """Positions of the leaf tensors that the graph of the outputs does not contain.
+def leaf_ids_near(outputs: Sequence[torch.Tensor]) -> tuple[set[int], bool]:
+    """Identities of the leaf tensors in the graph of the outputs, and whether these are all.
 
-    None of them where the graph is too large to tell.
+    Of a large graph they are those among its first nodes.
     """
-    missing = dict(zip(map(id, tensors), range(len(tensors)), strict=True))
-    for output in outputs:
-        missing.pop(id(output), None)
-    for number, node in enumerate(_nodes(outputs)):
-        if not missing or number == _MOST_NODES:
-            return []
+    nodes = _nodes_near(outputs)
+    found = {id(output) for output in outputs}  # an input that is returned has no node
+    for node in nodes:
         if node.name() == "torch::autograd::AccumulateGrad":
-            missing.pop(id(node.variable), None)
-    return sorted(missing.values())
-
-
-def leaf_ids_near(outputs: Sequence[torch.Tensor]) -> set[int]:
-    """Identities of the leaf tensors in the graph of the outputs, among its first nodes."""
-    near = itertools.islice(_nodes(outputs), _MOST_NODES)
-    return {id(node.variable) for node in near if node.name() == "torch::autograd::AccumulateGrad"}
+            found.add(id(node.variable))
+    return found, len(nodes) < _MOST_NODES
 
 
 def may_have_raising_node(output: torch.Tensor) -> bool:
@@ -47,22 +35,21 @@ def may_have_raising_node(output: torch.Tensor) -> bool:
 
     True also where the graph is too large to look for such a node.
     """
-    for number, node in enumerate(_nodes([output])):
-        if number == _MOST_NODES or "Error" in node.name() or "NotImplemented" in node.name():
-            return True
-    return False
+    nodes = _nodes_near([output])
+    names = [node.name() for node in nodes]
+    marked = any("Error" in name or "NotImplemented" in name for name in names)
+    return marked or len(nodes) == _MOST_NODES
 
 
 def has_library_operator(outputs: Sequence[torch.Tensor]) -> bool:
     """Whether a graph, near its outputs, has the backward of an operator of torch.library."""
-    near = itertools.islice(_nodes(outputs), _MOST_NODES)
-    return any(node.name().startswith(LIBRARY_BACKWARD) for node in near)
+    return any(node.name().startswith(LIBRARY_BACKWARD) for node in _nodes_near(outputs))
 
 
 def has_custom_function(outputs: Sequence[torch.Tensor]) -> bool:
     """Whether a graph, near its outputs, has the node of a custom autograd Function."""
-    near = itertools.islice(_nodes(outputs), _MOST_NODES)
-    return any(isinstance(node, torch.autograd.function.BackwardCFunction) for node in near)
+    kind = torch.autograd.function.BackwardCFunction
+    return any(isinstance(node, kind) for node in _nodes_near(outputs))
 
 
 def coarsest_unit(outputs: Sequence[torch.Tensor]) -> float:
@@ -70,17 +57,20 @@ def coarsest_unit(outputs: Sequence[torch.Tensor]) -> float:
 
     It is that of autocast, whatever the dtypes of inputs and outputs.
     """
-    near = itertools.islice(_nodes(outputs), _MOST_NODES)
-    dtypes = {metadata.dtype for node in near for metadata in node._input_metadata}
-    return max((unit_roundoff(dtype) for dtype in dtypes if is_floating(dtype)), default=0.0)
+    nodes = _nodes_near(outputs)
+    dtypes = {metadata.dtype for node in nodes for metadata in node._input_metadata}
+    return max((grain(dtype).unit for dtype in dtypes if is_floating(dtype)), default=0.0)
 
 
-def _nodes(outputs: Sequence[torch.Tensor]) -> Iterator[Any]:
-    """Every node of a graph once, those next to its outputs first."""
-    left: list[Any] = [output.grad_fn for output in outputs]
-    seen: set[Any] = {None}
-    for node in left:
-        if node not in seen:
-            seen.add(node)
-            yield node
-            left += [following for following, _ in node.next_functions]
+def _nodes_near(outputs: Sequence[torch.Tensor]) -> list[Any]:
+    """The first nodes of a graph, each once, those next to its outputs first."""
+    found = list(dict.fromkeys(output.grad_fn for output in outputs if output.grad_fn is not None))
+    seen = set(found)
+    for node in found:
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                found.append(following)
+        if len(found) >= _MOST_NODES:
+            break
+    return found[:_MOST_NODES]

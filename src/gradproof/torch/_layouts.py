@@ -51,7 +51,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
       numbers, or expanded from such, so that `.contiguous()` resolves it;
     - contiguous: nothing of all that.
     """
-    names = _joined_layouts(layout)
+    names = frozenset(layout.split("+"))
     if not tensor.numel():
         return tensor
     if "conjugate" in names and tensor.is_complex():
@@ -60,14 +60,6 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
         negated: torch.Tensor = neg_view(_placed_tensor(-tensor, names | {"gaps"}))
         return negated
     return _placed_tensor(tensor, names)
-
-
-def _joined_layouts(layout: str) -> frozenset[str]:
-    """The layouts that are joined in one."""
-    names = frozenset(layout.split("+"))
-    if unknown := names - set(LAYOUTS):
-        raise ValueError(f"unknown layout {sorted(unknown)[0]!r}")
-    return names
 
 
 def _placed_tensor(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
@@ -90,9 +82,6 @@ def _same_numbers(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     fewer = tensor.detach()
-    first = fewer[(0,) * fewer.dim()]
-    if _same_numbers(first.expand(fewer.shape), fewer):  # as sum() hands it over
-        return first.clone().expand(fewer.shape)
     for dim in range(tensor.dim()):
         first = fewer.narrow(dim, 0, 1)
         fewer = first if _same_numbers(first.expand_as(fewer), fewer) else fewer

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 
 from gradproof.errors import UsageError
 from gradproof.torch._compat import neg_view
 from gradproof.torch._tensors import PLAIN
-
-_MOST_SORTED = 1_000_000  # entries whose places in memory are sorted, within a second
 
 
 class OverlapError(UsageError, RuntimeError):
@@ -76,56 +71,31 @@ def give_class(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _offsets(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Where the entries of a strided tensor lie, in entries after the first; in its shape."""
-    offsets = np.zeros((), dtype=np.int64)
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        offsets = np.add.outer(offsets, stride * np.arange(size))
-    return offsets
-
-
 def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
-    """OverlapError where two entries of a strided tensor share memory."""
-    if tensor.is_contiguous():
+    """OverlapError where two entries of a strided tensor may share memory."""
+    if tensor.is_contiguous() or not tensor.numel():
         return
-    pairs = [
-        (stride, size)
-        for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-        if size > 1
-    ]
-    if not tensor.numel():
-        return
-    if any(stride == 0 for stride, _ in pairs):
-        raise OverlapError(
-            f"{name} has a dimension with stride 0, so entries share memory and cannot be "
-            "perturbed one by one; pass its .contiguous() copy"
-        )
-    reach = 0
-    for stride, size in sorted(pairs):
+    reach = 0  # of the dimensions with smaller strides, in entries
+    extents = zip(tensor.stride(), tensor.shape, strict=True)
+    for stride, size in sorted((stride, size) for stride, size in extents if size > 1):
+        if stride == 0:
+            raise OverlapError(
+                f"{name} has a dimension with stride 0, so entries share memory and cannot be "
+                "perturbed one by one; pass its .contiguous() copy"
+            )
         if stride <= reach:
-            break
+            raise OverlapError(
+                f"{name} has entries that share memory and cannot be perturbed one by one; "
+                "pass its .contiguous() copy"
+            )
         reach += (size - 1) * stride
-    else:
-        return
-    # Interleaved strides may still be disjoint; small tensors are counted exactly.
-    if tensor.numel() <= _MOST_SORTED and np.unique(_offsets(tensor)).size == tensor.numel():
-        return
-    raise OverlapError(
-        f"{name} has entries that share memory and cannot be perturbed one by one; "
-        "pass its .contiguous() copy"
-    )
 
 
 def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two strided tensors lie in one memory, as a tensor and a view of it do."""
-    where = _address_of(one)
-    return where is not None and where == _address_of(other)
-
-
-def _address_of(tensor: torch.Tensor) -> tuple[str, int] | None:
-    """The memory of a strided tensor; None where it has none that is known."""
-    if type(tensor) not in PLAIN or tensor.layout is not torch.strided or not tensor.numel():
-        return None
-    if tensor._is_zerotensor():  # PyTorch's symbolic zeros have no memory
-        return None
-    return str(tensor.device), tensor.untyped_storage().data_ptr()
+    for tensor in (one, other):
+        strided = type(tensor) in PLAIN and tensor.layout is torch.strided
+        # PyTorch's symbolic zeros have no memory.
+        if not strided or tensor._is_zerotensor() or not tensor.numel():
+            return False
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()

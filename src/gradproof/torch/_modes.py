@@ -21,13 +21,9 @@ class DispatchMode(TorchDispatchMode):
     stack it, and the lower mode would round what the upper one has rounded.
     """
 
-    _call_operation: Called
-
-    def __init__(self, called: Called | None = None) -> None:
+    def __init__(self, called: Called) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch's
-        self._entered = 0
-        if called is not None:
-            self._call_operation = called
+        self._entered, self._call_operation = 0, called
 
     def __enter__(self) -> DispatchMode:
         self._entered += 1

@@ -1,13 +1,11 @@
-"""Remarks on a PyTorch function for the report: batch statistics, random numbers, idle inputs."""
+"""Remarks on a PyTorch function for the report: random numbers, idle inputs, other ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
-from gradproof.torch._captured import Captured
-from gradproof.torch._compat import NormBase
 from gradproof.torch._graph import Graph
 
 _NAMED = 3  # names that a sentence lists
@@ -15,12 +13,10 @@ _DISTRIBUTED = torch.distributed.is_available()
 
 
 def notes(graph: Graph, idle: Sequence[str]) -> list[str]:
-    """Sentences on batch statistics, random numbers, and inputs and outputs of a special kind."""
+    """Sentences on random numbers, and on inputs and outputs of a special kind."""
     call, found = graph.call, list[str]()
     if graph.inputs.held is not None:
         found.append(graph.inputs.held.note)
-    if call.arguments.captured is not None:
-        found += _batch_statistics(call.arguments.captured)
     if call.fixed_random:
         found.append(_DRAWN)
     if idle:
@@ -50,15 +46,3 @@ _DRAWN = (
     "the function draws random numbers: every run starts from the same random state, so that one "
     "draw (one dropout mask) is what was checked"
 )
-
-
-def _batch_statistics(held: Captured) -> Iterator[str]:
-    if any(
-        isinstance(module, NormBase) and module.training and module.running_mean is not None
-        for root in held.modules
-        for module in root.modules()
-    ):
-        yield (
-            "normalisation in training mode: the derivative is that of the batch's own "
-            "statistics; running statistics are put back after every run"
-        )

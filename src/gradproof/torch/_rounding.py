@@ -52,7 +52,7 @@ class Rounding(DispatchMode):
     """
 
     def __init__(self, unit: float, tiny: float, seed: int) -> None:
-        super().__init__()
+        super().__init__(self._call_rounded)
         self._unit, self._tiny, self._seed = unit, tiny, seed
         self._generators: dict[torch.device, torch.Generator] = {}
         self._on_grid: dict[int, StorageWeakRef] = {}  # memory that holds coarse numbers alone
@@ -63,7 +63,7 @@ class Rounding(DispatchMode):
             self._remember(tensor)
         return self
 
-    def _call_operation(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _call_rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with honour_conjugate_bits():
             return self._rounded_result(func, args, kwargs)
 

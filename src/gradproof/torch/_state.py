@@ -171,17 +171,18 @@ class ThreadState(NamedTuple):
                 push(mode)
 
 
-_USUAL = (
-    None,
-    False,
-    (False, True),
-    (True, True),
-    (None, None),
-    ((), ()),
-    (False, False),
-    0,
-    -1,
-)
+_USUAL = ThreadState(
+    dtype=torch.float32,  # or any other
+    device=None,
+    is_special=False,
+    anomalies=(False, True),
+    gradients=(True, True),
+    hooks=(None, None),
+    modes=((), ()),
+    keys=(False, False),
+    transforms=0,
+    level=-1,
+)[1:]
 _allow_hooks = saved_tensor_hooks._saved_tensors_hooks_enable
 
 

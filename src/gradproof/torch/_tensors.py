@@ -31,11 +31,6 @@ def is_differentiable(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
-def unit_roundoff(dtype: torch.dtype) -> float:
-    """Half the gap between 1 and the next number, 2**-53 in double precision."""
-    return float(torch.finfo(dtype).eps) / 2
-
-
 def is_floating(dtype: torch.dtype) -> bool:
     """Whether it is one of real or complex numbers."""
     return dtype.is_floating_point or dtype.is_complex

@@ -5,11 +5,12 @@ A container of a class that is not registered there is a single value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from gradproof._data.inputs import parameter_names
 from gradproof.torch._compat import pytree
 
 Path = tuple[Any, ...]
@@ -50,6 +51,16 @@ def tensors_in(container: Any) -> list[torch.Tensor]:
     if isinstance(container, torch.Tensor):
         return [container]
     return [leaf for leaf in pytree.tree_leaves(container) if isinstance(leaf, torch.Tensor)]
+
+
+def differentiable_names(tree: Tree, fn: Callable[..., Any]) -> dict[int, str]:
+    """Names of the tensors that require grad in `(args, kwargs, captured)`, by their places."""
+    parameters = parameter_names(fn)
+    return {
+        place: input_name(path, parameters)
+        for place, (leaf, path) in enumerate(zip(tree.leaves, tree.paths, strict=True))
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+    }
 
 
 def input_name(path: Path, parameters: list[str]) -> str:

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Placement
 from torch.nn.parallel import DistributedDataParallel
 
-from gradproof._data.inputs import output_name, parameter_names, selected_positions
+from gradproof._data.inputs import output_name, selected_positions
 from gradproof._data.options import short_repr
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
@@ -23,7 +23,7 @@ from gradproof.torch._arguments import Arguments, Choice
 from gradproof.torch._call import Call, function_name
 from gradproof.torch._captured import Captured
 from gradproof.torch._outputs import floating_in
-from gradproof.torch._tree import Tree, argument_position, input_name, keystr, tensors_in
+from gradproof.torch._tree import Tree, argument_position, differentiable_names, keystr, tensors_in
 from gradproof.torch.distributed._compat import AsyncCollectiveTensor
 
 
@@ -113,21 +113,15 @@ class Local:
 
     def _pick(self, wrt: Any) -> None:
         leaves, paths = self._tree.leaves, self._tree.paths
-        places = [
-            place
-            for place, leaf in enumerate(leaves)
-            if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-        ]
-        parameters = parameter_names(self._fn)
-        names = [input_name(paths[place], parameters) for place in places]
-        picked = selected_positions(
-            names, [argument_position(paths[place]) for place in places], wrt
-        )
+        names = differentiable_names(self._tree, self._fn)
+        places = list(names)
+        arguments = [argument_position(paths[place]) for place in places]
+        picked = selected_positions(list(names.values()), arguments, wrt)
         self._where = [places[k] for k in picked]
         self.originals = [leaves[place] for place in self._where]
         self.inputs = [
-            self._placing.input(names[k], leaf, argument=paths[place][0].idx < 2)
-            for k, place, leaf in zip(picked, self._where, self.originals, strict=True)
+            self._placing.input(names[place], leaves[place], argument=paths[place][0].idx < 2)
+            for place in self._where
         ]
         if not picked:  # an empty input, where this rank has none to differentiate
             self.originals = [torch.zeros(0, dtype=torch.float64, requires_grad=True)]
@@ -237,7 +231,7 @@ def _pattern_names(pattern: str, name: str) -> bool:
 
 def local_map(local: Local) -> TorchMap:
     """Its map."""
-    # Optional, and nothing left out: what is decided from the run of one rank alone would run the
-    # function again there, where no other rank does.
-    choice = Choice([share.name for share in local.inputs], optional=True)
+    # Nothing is left out: what is decided from the run of one rank alone would run the function
+    # again there, where no other rank does.
+    choice = Choice([share.name for share in local.inputs], derived=True)
     return TorchMap(Call(local, Arguments(local, local.tensors, {}, choice)), without=frozenset())
