@@ -24,10 +24,6 @@ def run_without_frameworks(code):
             "gradproof.jax needs JAX: pip install jax",
         ),
         (
-            "import gradproof; gradproof.check('mylib::op', 1.0)",
-            "fn: mylib::op: gradproof.torch needs PyTorch: pip install torch",
-        ),
-        (
             "from gradproof.cli import main; sys.exit(main(['check', 'math:sin', 'float64[]']))",
             "--framework: gradproof.torch needs PyTorch: pip install torch",
         ),
