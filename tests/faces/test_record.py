@@ -182,19 +182,3 @@ def test_nothing_met_is_said():
         torch.randn(3, requires_grad=True).sin().sum().backward()
     with pytest.raises(UsageError, match="no custom Function"):
         seen.check()
-
-
-def test_a_module_handed_over_beside_its_parameters_is_named():
-    class Adjoint(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, module, x, weight):
-            return x * weight
-
-        @staticmethod
-        def backward(ctx, g):
-            return None, g, g
-
-    module = nn.PReLU()
-    with gradproof.torch.record() as seen:
-        Adjoint.apply(module, torch.ones(1), module.weight)
-    assert "a module and its parameters" in seen.check().errors["Adjoint"]

@@ -8,6 +8,7 @@ patched for all threads.
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -120,10 +121,15 @@ class Seen:
     def _first_call(self, target: Any, name: str, leaves: list[Any], tree: Any) -> Met:
         code = (frame := users_frame("torch")[0]).f_code
         place = f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
-        holes = [k for k, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         if reason := self._refusal(leaves):
             return Met(name, place, None, reason=reason)
-        others = [None if k in holes else leaf for k, leaf in enumerate(leaves)]
+        twins = _copied_modules(leaves)
+        is_hole = [isinstance(leaf, torch.Tensor) and id(leaf) not in twins for leaf in leaves]
+        holes = [k for k, is_open in enumerate(is_hole) if is_open]
+        others = [
+            None if is_open else twins.get(id(leaf), leaf)
+            for leaf, is_open in zip(leaves, is_hole, strict=True)
+        ]
         is_function = isinstance(target, type)
 
         def function(*tensors: torch.Tensor) -> Any:
@@ -140,7 +146,7 @@ class Seen:
             needs = [leaves[hole].requires_grad for hole in holes]
             copies = [leaves[hole].detach().clone() for hole in holes]
         pairs = zip(copies, needs, strict=True)
-        return Met(name, place, function, tuple(copy.requires_grad_(need) for copy, need in pairs))
+        return Met(name, place, function, tuple(one.requires_grad_(need) for one, need in pairs))
 
     def _refusal(self, leaves: Sequence[Any]) -> str:
         """Why a call can be named only; "" where its tensors can be recorded."""
@@ -149,17 +155,23 @@ class Seen:
             return "its inputs are no plain tensors"
         if (largest := max(tensor.numel() for tensor in tensors)) > self._largest:
             return f"an input has {largest:,} entries; record a smaller case, or raise largest="
-        # As adjoints of solvers take them. A copy of the parameter would be another one than that
-        # of the module.
-        held = {
-            id(parameter)
-            for leaf in leaves
-            if isinstance(leaf, torch.nn.Module)
-            for parameter in leaf.parameters()
-        }
-        if not held.isdisjoint(map(id, tensors)):
-            return "it is handed a module and its parameters; check a function that calls it"
         return ""
+
+
+def _copied_modules(leaves: Sequence[Any]) -> dict[int, Any]:
+    """Copies, by identity, of the modules whose parameters stand beside them, and of the latter.
+
+    Adjoints of solvers are called so. The parameters stay one with those of their module.
+    """
+    tensors = {id(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
+    found: dict[int, Any] = {}
+    for module in leaves:
+        if isinstance(module, torch.nn.Module):
+            own = list(module.parameters())
+            if not tensors.isdisjoint(map(id, own)):
+                found[id(module)] = twin = copy.deepcopy(module)
+                found.update(zip(map(id, own), twin.parameters(), strict=True))
+    return found
 
 
 # The worst first; None is what could not be asked.
