@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 from gradproof import _adapters
-from gradproof._adapters import FRAMEWORKS
 from gradproof._adapters.samples import SampleCall, Samples
 from gradproof._data.inputs import split_arguments
-from gradproof._data.specs import ArraySpec
 from gradproof.errors import UsageError
 
-__all__ = ["arrays", "inputs"]
+__all__ = ["inputs"]
 
 
 def inputs(
@@ -66,38 +63,3 @@ def inputs(
     return st.sampled_from([SampleCall("as given", {}), *changed]).map(
         lambda one: samples.call(one)[0]
     )
-
-
-def arrays(
-    spec: str, *, framework: str = "torch", shapes: bool = False, seed: int = 0
-) -> st.SearchStrategy[Any]:
-    """Arrays like the described one.
-
-    Args:
-        spec: dtype and shape, as on the command line: "float64[3,4]".
-        framework: "torch" or "jax".
-        shapes: whether the shape changes too.
-        seed: seed of the values.
-
-    Returns:
-        A strategy of arrays.
-
-    Raises:
-        UsageError: `spec` cannot be read, or the framework is unknown.
-
-    Example:
-        >>> from gradproof import strategies
-        >>> strategy = strategies.arrays("float64[3,4]")
-    """
-    if framework not in FRAMEWORKS:
-        known = ", ".join(FRAMEWORKS)
-        raise UsageError(f"framework: expected one of {known}, got {framework!r}")
-    described = ArraySpec.parse(spec)
-    samples = _adapters.samples_module(framework)
-    values = described.drawn_values(np.random.default_rng(seed))
-    example = samples.array_from_numpy(values, described.dtype)
-
-    def identity(x: Any) -> Any:
-        return x
-
-    return inputs(identity, (example,), shapes=shapes, seed=seed).map(lambda found: found[0])

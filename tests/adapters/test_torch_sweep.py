@@ -143,20 +143,7 @@ def test_a_property_test_finds_what_an_example_hides():
     assert any(bool((x == 0).any()) for x in seen) or any(bool((x < 0).any()) for x in seen)
 
 
-def test_arrays_are_described_in_a_few_letters():
-    shapes = set()
-
-    @settings(database=None, deadline=None, max_examples=30)
-    @given(strategies.arrays("float32[2,3]", shapes=True))
-    def collect(x):
-        assert x.dtype is torch.float32
-        assert x.requires_grad
-        shapes.add(tuple(x.shape))
-
-    collect()
-    assert (2, 3) in shapes
-    with pytest.raises(UsageError, match="framework: expected one of"):
-        strategies.arrays("float32[2]", framework="numbers")
+def test_inputs_without_an_array_are_refused():
     with pytest.raises(UsageError, match="examples: expected at least one array"):
         strategies.inputs(WRONG, (3,))
 
