@@ -18,7 +18,7 @@ import numpy as np
 
 from gradproof import _adapters
 from gradproof._data.by_hand import CLAIMS
-from gradproof._data.exceptions import first_line, sentence
+from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.frames import users_traceback
 from gradproof._data.options import short_repr as in_a_message
 from gradproof._data.specs import ArraySpec
@@ -29,7 +29,7 @@ class UserCodeError(UsageError):
     """The user's code raised; `trace` is what Python prints of it, without the frames of ours."""
 
     def __init__(self, what: str, error: BaseException) -> None:
-        super().__init__(f"{what} raised {sentence(error)}")
+        super().__init__(f"{what} raised {exception_line(error)}")
         self.trace = users_traceback(error)
 
 

@@ -20,7 +20,7 @@ from rich.progress import track
 
 from gradproof import _output
 from gradproof._data.by_hand import ByHand
-from gradproof._data.exceptions import sentence
+from gradproof._data.exceptions import exception_line
 from gradproof._data.frames import users_traceback
 from gradproof._data.inputs import name_of
 from gradproof._data.records import Report, Verdict
@@ -136,7 +136,9 @@ def _check_case(name: str, case: Case, *, sent: bool = False) -> CaseResult:
     except BaseException as error:  # of the user's function, which may call sys.exit
         if isinstance(error, KeyboardInterrupt) and not sent:  # on a worker it is not the user's
             raise
-        return CaseResult(name, error=f"it raised {sentence(error)}", trace=users_traceback(error))
+        return CaseResult(
+            name, error=f"it raised {exception_line(error)}", trace=users_traceback(error)
+        )
 
 
 def _results_from(executor: Executor, cases: dict[str, Case]) -> Iterator[CaseResult]:
@@ -180,7 +182,7 @@ def _results_one_by_one(executor: Executor, cases: dict[str, Case]) -> Iterator[
                 place = None
                 yield CaseResult(name, error="its process died")
             except Exception as error:
-                yield CaseResult(name, error=f"it could not be run: {sentence(error)}")
+                yield CaseResult(name, error=f"it could not be run: {exception_line(error)}")
 
 
 class SurveyReport:

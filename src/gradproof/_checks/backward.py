@@ -11,8 +11,8 @@ from gradproof._checks.determinism import recorded_gradient_findings
 from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import failed_check
 from gradproof._compare.claims import Mode
-from gradproof._data.evidence import EvidenceElsewhere
 from gradproof._data.records import CheckResult, Verdict
+from gradproof._data.results import EvidenceElsewhere
 from gradproof._low_precision.combine import mode_result
 from gradproof._measurements import Measurements
 

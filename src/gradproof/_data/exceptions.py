@@ -13,11 +13,6 @@ def text_of(error: BaseException) -> str:
         return ""
 
 
-def sentence(error: BaseException) -> str:
-    """`RuntimeError: no such luck`, on one line."""
-    return " ".join(f"{type(error).__name__}: {text_of(error)}".split()).removesuffix(":")
-
-
 def short_line(text: str) -> str:
     """The first line of a text, short enough for a summary."""
     line, *_ = text.strip().splitlines() or [""]

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from gradproof._data.records import Finding, Kink, Statistic, Verdict
-from gradproof._data.space import Indices, Mask, Values
+from gradproof._data.space import Indices, Mask, Space, Values
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,24 @@ class MeasuredBlock:
     allowed: Values
     wrong: Mask
     whole: bool
+
+
+@dataclass(frozen=True)
+class EvidenceElsewhere:
+    """What is wrong with a derivative of the function, or with the function at another point.
+
+    Attributes:
+        evidence: measured entries.
+        domain, codomain: of the map that was measured, as of the derivative of a backward.
+        point: values of its inputs, (n,).
+        value: values of its outputs, (m,).
+    """
+
+    evidence: object
+    domain: Space
+    codomain: Space
+    point: Values
+    value: Values
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ import numpy as np
 
 from gradproof._checks.linearity import NotLinear
 from gradproof._data import checks
-from gradproof._data.evidence import EvidenceElsewhere
 from gradproof._data.records import Cause, CheckResult, Finding, Patch, Verdict
-from gradproof._data.results import MeasuredBlock, count_of
+from gradproof._data.results import EvidenceElsewhere, MeasuredBlock, count_of
 from gradproof._data.space import Indices, Space, Values
 from gradproof._explain.case import WrongJacobian
 from gradproof._explain.causes import ADVICE, named_cause, ranked_causes
