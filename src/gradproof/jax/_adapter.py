@@ -18,8 +18,6 @@ from gradproof._data.exceptions import first_line
 from gradproof._data.held import finite_point
 from gradproof._data.options import container
 from gradproof._data.space import Array, norm
-from gradproof._guard import restored
-from gradproof._guard.random import RandomState
 from gradproof._maps.contract import DifferentiableMap, Trait, Transform, Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax._call import JaxCall
@@ -44,7 +42,6 @@ from gradproof.jax._tree import (
     device_of,
     double_precision_value,
     named_outputs,
-    outputs_of,
 )
 
 
@@ -292,22 +289,19 @@ class JaxMap(ArrayMap):
         return super().gradient_traits(v) if found is None else ()
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
-        found, effects = self._watched_call()
-        return [*effects, *self._value_effects(found)]
-
-    def _value_effects(self, again: Sequence[Any]) -> list[tuple[str, str]]:
-        """That the kept backward came with another value, of a function that repeats `again`."""
+        """That a function that repeats comes with another value where it is differentiated."""
         with self.around():
             if self._flat is not None or self.call.pull is not None:
-                return []
+                return ()
             try:
                 self._linearize()
             except Unsupported:
-                return []
-            if not self._is_near(self.kept_value(), self.codomain_vector(again)):
-                return []
+                return ()
+            again = self.codomain_vector(self.call.function(*self.here()))
+            if not self._is_near(self.kept_value(), again):
+                return ()
             difference = self.another_value(self._came_with)
-        return [("primal", difference)] if difference else []
+        return [("primal", difference)] if difference else ()
 
     def _linearize(self) -> Callable[..., Any]:
         """The backward of the kept call. Unsupported where there is none."""
@@ -316,15 +310,6 @@ class JaxMap(ArrayMap):
                 jax.vjp, self.call.function, *self.here()
             )
         return self._kept
-
-    def _watched_call(self) -> tuple[Any, Sequence[tuple[str, str]]]:
-        """What one more call returns, and what it sets."""
-        with restored(RandomState().restore), self.around():
-            np.random.rand()  # noqa: NPY002  # refills the state, which a few draws then only walk
-            state = np.random.get_state()[1].copy()  # type: ignore[index] # noqa: NPY002
-            found = outputs_of(self.call.unguarded_result(self.here()))
-            seeded = not np.array_equal(state, np.random.get_state()[1])  # type: ignore[index] # noqa: NPY002
-        return found, [("random", "the function set NumPy's global random state")] * seeded
 
     def transforms(self) -> Sequence[Transform]:
         """Every transform there is; none of a derivative that was written by hand."""

@@ -50,14 +50,10 @@ class JaxCall:
         """Where arrays have as many bits as those of the user."""
         return self.arguments.around()
 
-    def unguarded_result(self, arrays: Sequence[Any]) -> Any:
-        """What the user's function returns; what it does to random states is left."""
-        return self.arguments.call(arrays)
-
     def result(self, arrays: Sequence[Any]) -> Any:
         """What the user's function returns."""
         with restored(RandomState().restore):
-            return self.unguarded_result(arrays)
+            return self.arguments.call(arrays)
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
         """X -> the floating outputs at x."""
