@@ -183,45 +183,6 @@ def differ_at_all(one: Tensor, other: Tensor) -> bool:
     return not torch.equal(one, other)
 
 
-def missing_grad_output_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """The cotangent of one output alone, against explicit zeros; and all of these, added up."""
-    plain, parts = some_cotangents(fn, make), []
-    for defined in range(len(plain)):
-        leaves = leaves_of(inputs := make())
-        outputs = outputs_of(fn, inputs)
-        try:
-            found = torch.autograd.grad(outputs[defined], leaves, plain[defined])
-        except TypeError:
-            return True
-        zeros = [v if i == defined else torch.zeros_like(v) for i, v in enumerate(plain)]
-        parts.append(reals(gradient(fn, make, zeros)))
-        if differ(reals(list(found)), parts[-1]):
-            return True
-    return differ(sum(parts), reals(gradient(fn, make, plain)))
-
-
-def batched_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """A batch of cotangents, against a loop."""
-    leaves = leaves_of(inputs := make())
-    outputs = outputs_of(fn, inputs)
-    some = [some_cotangents(fn, make, seed) for seed in (11, 12)]
-    stacked = tuple(torch.stack(each) for each in zip(*some, strict=True))
-    batch = torch.vmap(lambda *v: torch.autograd.grad(outputs, leaves, v, retain_graph=True))(
-        *stacked
-    )
-    loop = [reals(gradient(fn, make, each)) for each in some]
-    return any(differ(reals([each[row] for each in batch]), loop[row]) for row in range(2))
-
-
-def sparse_is_wrong(fn: Function, make: Inputs, *_: Any) -> bool:
-    """Gradients where a sparse input stores nothing."""
-    found = gradient(fn, make, some_cotangents(fn, make))
-    return any(
-        bool((dense([each])[0][leaf.detach().to_dense() == 0] != 0).any())
-        for each, leaf in zip(found, leaves_of(make()), strict=True)
-    )
-
-
 def second_order_is_wrong(fn: Function, make: Inputs, step: float, _: tuple[int, ...]) -> bool:
     """The derivative of the VJP in the inputs and in the cotangents, by double backward."""
     cotangents = some_cotangents(fn, make)
@@ -248,31 +209,10 @@ def second_order_is_wrong(fn: Function, make: Inputs, step: float, _: tuple[int,
         return "modified by an inplace operation" in str(error)
 
 
-def forward_over_forward_is_wrong(
-    fn: Function, make: Inputs, step: float, _: tuple[int, ...]
-) -> bool:
-    """The JVP of the JVP along one direction, against differences of the JVP."""
-    inputs = tuple(leaf.detach() for leaf in make())
-    along = tuple(x.cos() for x in inputs)
-
-    def pushed(*values: Any) -> Any:
-        return torch.func.jvp(fn, values, along)[1]
-
-    claimed = torch.func.jvp(pushed, inputs, along)[1]
-    sides = [
-        pushed(*(x + way * step * u for x, u in zip(inputs, along, strict=True))) for way in (1, -1)
-    ]
-    return differ(reals([claimed]), (reals([sides[0]]) - reals([sides[1]])) / (2 * step))
-
-
 # What is about memory, state or rare probes is left to the checks themselves.
 SHOWS: dict[str, Callable[..., bool]] = {
     "backward": backward_is_wrong,
     "forward": forward_is_wrong,
     "determinism": determinism_is_wrong,
-    "missing_grad_output": missing_grad_output_is_wrong,
-    "batched": batched_is_wrong,
-    "sparse": sparse_is_wrong,
     "second_order": second_order_is_wrong,
-    "forward_over_forward": forward_over_forward_is_wrong,
 }
