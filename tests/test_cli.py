@@ -158,10 +158,10 @@ def test_what_a_function_prints_does_not_land_in_the_report(ops, capsys):
 
 
 def test_the_package_is_a_command_too():
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "gradproof", "--version"], capture_output=True, text=True, check=True
     )
-    assert told.stdout == f"gradproof {gradproof.__version__}\n"
+    assert done.stdout == f"gradproof {gradproof.__version__}\n"
 
 
 # The function, its arguments and the options.
@@ -281,7 +281,7 @@ def test_without_pytorch_and_jax_it_works_by_hand_or_says_so(tmp_path, argv, sta
     assert done.stderr.count("\n") == (status == 2)
 
 
-# What is wrong is told in one sentence.
+# What is wrong is said in one sentence.
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_without_pytorch_and_jax_it_works_by_hand_or_says_so(tmp_path, argv, sta
         (["explain", "no.json"], "FILE: cannot read 'no.json'"),
     ],
 )
-def test_wrong_usage_is_told_in_one_sentence(argv, says, capsys):
+def test_wrong_usage_is_reported_in_one_sentence(argv, says, capsys):
     assert cli.main(argv) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -72,8 +72,8 @@ def test_a_fused_kernel_that_is_equal_to_eager_is(dtype, seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_another_gradient_and_another_value_are_told_apart(dtype, seed):
-    told = verdicts(gradproof.compare(forgetful, eager, rows(dtype), seed=seed))
-    assert (told["value"], told["backward"]) == ("passed", "failed")
+    found_verdicts = verdicts(gradproof.compare(forgetful, eager, rows(dtype), seed=seed))
+    assert (found_verdicts["value"], found_verdicts["backward"]) == ("passed", "failed")
     found = gradproof.compare(shifted, eager, rows(dtype), seed=seed)
     assert verdicts(found)["value"] == "failed"
     assert "against the reference" in found["value"].findings[0].message
@@ -163,8 +163,8 @@ def test_a_definition_that_is_not_called_one_is_no_reference_and_says_what_to_do
     assert "trusted=True" in checked.causes[0].advice
     if dtype is torch.float64:
         assert "trusted=True" in " ".join(checked.notes)
-    told = gradproof.check(whole, x, reference=straight_through, trusted=True, seed=0)
-    assert told.verdict == "passed", told
+    trusted = gradproof.check(whole, x, reference=straight_through, trusted=True, seed=0)
+    assert trusted.verdict == "passed", trusted
 
 
 def test_arguments_that_mean_nothing_are_refused():

@@ -105,7 +105,7 @@ def interruptible():
 
 @pytest.mark.parametrize("call", [0, 3, 12])
 def test_an_interrupt_in_the_function_is_raised_there_and_states_are_put_back(interruptible, call):
-    calls, told = [], []
+    calls, reached = [], []
     before = random.getstate()
 
     def sine(x):
@@ -113,10 +113,10 @@ def test_an_interrupt_in_the_function_is_raised_there_and_states_are_put_back(in
         calls.append(1)
         if len(calls) > call:
             signal.raise_signal(signal.SIGINT)
-            told.append("not reached")
+            reached.append("not reached")
         return np.sin(x)
 
     with pytest.raises(KeyboardInterrupt):
         gradproof.check(gradproof.by_hand(sine, vjp=cosine), (X,), seed=0)
-    assert told == []
+    assert reached == []
     assert random.getstate() == before

@@ -7,7 +7,7 @@ import torch
 
 import gradproof
 import museum
-from exhibits.oracle import SHOWS, TOLERANCE, leaves_of
+from exhibits.plain_judge import SHOWS, TOLERANCE, leaves_of
 from gradproof import Finding, Place, Verdict
 from museum import EXHIBITS, NOT_HERE, Exhibit
 

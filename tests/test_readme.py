@@ -87,8 +87,8 @@ def test_mistakes_in_rules_of_jax_are_the_recorded_ones():
 
 def test_what_a_pass_says_is_what_the_first_page_prints():
     """test_docs_code.py runs that page."""
-    [told] = re.findall(r'"(verified to [\de-]+)"', README)
-    assert told in (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    [bound] = re.findall(r'"(verified to [\de-]+)"', README)
+    assert bound in (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
 
 
 def test_links_lead_somewhere():

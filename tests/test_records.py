@@ -84,7 +84,7 @@ def test_a_report_is_a_dict_as_it_is_stored(tmp_path):
     assert found["checks"][0]["findings"][0]["input"]["name"] == "x"
 
 
-def test_a_check_that_a_report_lacks_is_told_with_those_it_has():
+def test_a_check_that_a_report_lacks_is_reported_with_those_it_has():
     report = gradproof.check(HAND, X, checks=["backward"])
     with pytest.raises(KeyError) as caught:
         report["bakward"]

@@ -199,7 +199,7 @@ def test_a_batching_rule_that_is_wrong_is_found(x64):
 
 
 @pytest.mark.parametrize("custom", [jax.custom_jvp, jax.custom_vjp])
-def test_a_rule_that_reads_a_differentiated_array_from_around_it_is_told_what_to_do(custom):
+def test_a_rule_that_reads_a_differentiated_array_from_around_it_is_reported_what_to_do(custom):
     def outer(x, w):
         fn = custom(lambda x: jnp.sin(x) * w)
         if custom is jax.custom_jvp:
@@ -278,7 +278,7 @@ def test_layers_of_flax_nnx_bring_their_parameters_and_keep_their_statistics():
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_what_wrt_leaves_out_stays_left_out_in_double_precision(dtype):
-    """The oracle differentiated every array again: a rule was accused of an input not asked for."""
+    """In double precision every array was differentiated again, also those not asked for."""
 
     @jax.custom_jvp
     def fn(x, y):

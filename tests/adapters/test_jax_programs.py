@@ -16,9 +16,9 @@ X = jnp.asarray(np.random.default_rng(0).normal(size=(4, 4)), dtype=jnp.float32)
 class Compilations:
     def __init__(self) -> None:
         self.count = 0
-        jax.monitoring.register_event_duration_secs_listener(self._heard)
+        jax.monitoring.register_event_duration_secs_listener(self._compiled)
 
-    def _heard(self, event: str, duration: float, **_: object) -> None:
+    def _compiled(self, event: str, duration: float, **_: object) -> None:
         self.count += event.endswith("backend_compile_duration")
 
 

@@ -91,7 +91,7 @@ def test_a_forward_rule_that_raises_in_double_precision_is_judged_in_its_own(see
         assert {one.input.slot for one in wrong[mode].findings} == {1}, str(wrong)
 
 
-def test_a_reference_whose_derivative_raises_was_not_heard():
+def test_a_reference_whose_derivative_raises_is_not_used():
     def raising(x, g):
         raise RuntimeError("no")
 

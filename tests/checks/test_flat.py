@@ -39,7 +39,7 @@ def test_a_function_that_stands_still_is_tested_where_it_varies(fn, dtype) -> No
 
 
 @DTYPES
-def test_a_wrong_rule_elsewhere_is_told_and_certifies_nothing(dtype) -> None:
+def test_a_wrong_rule_elsewhere_is_reported_and_certifies_nothing(dtype) -> None:
     result = backward_of(relu_with_slope(1.25), leaf(-2.0, -3.0, dtype=dtype))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "at a point where it varies the derivative is wrong" in result.summary
@@ -49,7 +49,7 @@ def test_a_wrong_rule_elsewhere_is_told_and_certifies_nothing(dtype) -> None:
     strict=True,
     reason="where F stands still, claims in bfloat16 are compared at the point alone",
 )
-def test_a_rule_that_is_wrong_in_few_bits_only_is_told_too() -> None:
+def test_a_rule_that_is_wrong_in_few_bits_only_is_reported_too() -> None:
     """The formula is right in float64; what is claimed in bfloat16 is zero here, and wrong."""
 
     def slope(g, x):

@@ -1,4 +1,4 @@
-"""Gradients in few bits: which oracle is believed, what is said, and what never passes."""
+"""Gradients in few bits: which reference is believed, what is said, and what never passes."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @every_low
-def test_a_right_function_passes_and_the_oracle_is_named(name, dtype):
+def test_a_right_function_passes_and_the_reference_is_named(name, dtype):
     for seed in range(3):
         result = checked(FUNCTIONS[name], normal(6, 8, dtype=dtype, seed=seed), seed=seed)
         assert result.verdict is PASSED, result.summary
         assert result.oracle == SAME
         assert f"against {SAME}; the claims agree with it to" in result.summary
-        # What could have been told: a factor on the gradient of some eps. (Less where an entry is
+        # What could have been found: a factor on the gradient of some eps. (Less where an entry is
         # one rounding away from a corner, as 0.9995 is from 1 in float16.)
         eps = torch.finfo(dtype).eps * (4 if dtype in (torch.float32, torch.complex64) else 1)
         assert result.resolution < 8 * eps or name == "piecewise"
@@ -152,7 +152,7 @@ def test_what_is_wrong_in_low_precision_only_fails_as_that(mistake, dtype):
 
 @pytest.mark.parametrize("dtype", [BRAIN, HALF], ids=["bfloat16", "float16"])
 @every_seed
-def test_float32_inside_half_precision_is_an_oracle_of_24_bits(dtype, seed):
+def test_float32_inside_half_precision_is_a_reference_of_24_bits(dtype, seed):
     for fn in (
         lambda x: x.float().sin().to(x.dtype),
         lambda x: torch.softmax(x.float(), -1).to(x.dtype),
@@ -312,7 +312,7 @@ def test_a_float8_input_is_checked_against_the_function_in_float32():
     result = checked(lambda x: x.float().sin(), x)
     assert result.verdict is PASSED, result.summary
     assert result.oracle == SAME
-    assert result.resolution > 2.0**-6  # of three bits and a half not more can be told
+    assert result.resolution > 2.0**-6  # of three bits and a half not more can be found
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def normalised(of, settled):
 
 
 @pytest.mark.parametrize("of", SPECTRAL)
-def test_a_value_that_depends_on_what_the_last_call_wrote_is_told_with_its_buffers(of):
+def test_a_value_that_depends_on_what_the_last_call_wrote_is_reported_with_its_buffers(of):
     layer, x = normalised(of, settled=0)
     (u, v), before = [name for name, _ in layer.named_buffers()], layer.state_dict()
     before = {name: value.clone() for name, value in before.items()}

@@ -66,12 +66,12 @@ def test_a_tolerance_that_lets_a_gap_pass_is_stated(size: int) -> None:
     row = gradproof.check(fn, (point(size),), checks=["backward"], rtol=0.05, seed=0)["backward"]
     assert row.verdict is gradproof.Verdict.PASSED
     assert row.resolution >= 0.02 / SLACK
-    told = f"to {row.resolution:.0e}" if row.resolution < 1 else "along random directions"
-    assert f"verified {told}" in row.summary
+    bound = f"to {row.resolution:.0e}" if row.resolution < 1 else "along random directions"
+    assert f"verified {bound}" in row.summary
 
 
 @pytest.mark.parametrize(("size", "finely"), [(12, True), (100_000, True)])
-def test_a_bound_that_says_nothing_of_single_entries_is_told_in_words(
+def test_a_bound_that_says_nothing_of_single_entries_is_reported_in_words(
     size: int, finely: bool
 ) -> None:
     x, weights = point(size), point(size).detach().roll(1)
@@ -82,6 +82,6 @@ def test_a_bound_that_says_nothing_of_single_entries_is_told_in_words(
     assert row.verdict is gradproof.Verdict.PASSED
     assert (row.resolution < 1) is finely
     words = "verified along random directions, not entry by entry"
-    told = f"verified to {row.resolution:.0e}" if finely else words
-    assert told in row.summary
+    bound = f"verified to {row.resolution:.0e}" if finely else words
+    assert bound in row.summary
     assert "e+" not in str(report)

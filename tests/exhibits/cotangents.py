@@ -492,7 +492,7 @@ EXHIBITS = (
                 also=FOLLOWS_FROM_A_SPOILT_CALL,
                 words=("second backward of the same call gives another gradient",),
             ),
-            # The formula is told although the call is spoilt.
+            # The formula is reported although the call is spoilt.
             Exhibit(
                 name=f"wrong_gradient_written_over_the_input_that_was_saved_in_{name}",
                 make_inputs=lambda dtype=dtype: (normal(6, dtype=dtype),),

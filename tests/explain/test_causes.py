@@ -225,7 +225,7 @@ def test_a_factor_that_several_things_explain_names_all_of_them():
     assert "sqrt(N), N = 4 being" in message_of(columns(lambda g: 2 * g, (4, 3)), "factor")
 
 
-def test_outputs_that_may_be_detached_are_not_told_as_overwritten():
+def test_outputs_that_may_be_detached_are_not_reported_as_overwritten():
     """What is stored first is lost; of outputs that are detached it may be what arrives."""
     case = stored_case((0, 3, 3, 1), last=False)
     assert [cause.name for cause in causes_of(case)][:1] == ["zero"]

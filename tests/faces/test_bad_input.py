@@ -182,7 +182,7 @@ def test_a_result_that_holds_itself():
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
-def test_a_mode_that_pytorch_lacks_for_the_inputs_is_told_in_a_sentence(layout):
+def test_a_mode_that_pytorch_lacks_for_the_inputs_is_reported_in_a_sentence(layout):
     x = torch.eye(2, dtype=F64).to_sparse(layout=layout).requires_grad_()
     with pytest.raises(UsageError, match=r"^inputs: forward mode cannot take them: .*; leave out"):
         ours.gradcheck(lambda x: (x * 2).to_dense(), (x,), check_forward_ad=True, masked=True)

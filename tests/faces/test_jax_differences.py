@@ -87,7 +87,7 @@ def test_the_step():
         assert both(lambda x: jnp.sin(3e4 * x), (x,), 1, ["fwd"]) == (False, True)
 
 
-def test_what_cannot_be_told():
+def test_what_cannot_be_decided():
     """A constant: nothing was tested."""
     assert accepts(theirs, lambda x: 0 * x, (X,), 1)
     with pytest.warns(DerivativeWarning, match="nothing was tested"):

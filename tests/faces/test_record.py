@@ -112,8 +112,8 @@ def test_each_is_checked_by_itself_the_worst_first():
         step(Model())
     found = seen.check()
     assert found.results[0].name == "Gate"
-    told = {name: str(report.verdict) for name, report in found.reports.items()}
-    assert told == {"Gate": "failed", "Norm": "passed", "record_tests::rope": "passed"}
+    verdicts = {name: str(report.verdict) for name, report in found.reports.items()}
+    assert verdicts == {"Gate": "failed", "Norm": "passed", "record_tests::rope": "passed"}
     assert not found
     assert "Gate" in str(found).splitlines()[0]
 

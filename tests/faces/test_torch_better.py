@@ -114,7 +114,7 @@ def test_the_tolerance_does_not_grow_with_the_size():
 
 @pytest.mark.parametrize("seen", [False, True])  # whether PyTorch notices, and raises
 @pytest.mark.parametrize("off", [1.0, 1.1])
-def test_a_backward_that_spoils_its_call_is_refused_and_its_mismatch_told(off, seen):
+def test_a_backward_that_spoils_its_call_is_refused_and_its_mismatch_reported(off, seen):
     function = over_what_was_saved(off=off, seen=seen)
     with pytest.raises(RuntimeError, match="modified by an inplace" if seen else "not reentrant"):
         theirs.gradcheck(function, real(2))

@@ -137,8 +137,8 @@ def test_a_failure_has_a_picture_and_a_kink_its_sentence():
 
 @pytest.mark.parametrize("value", [0.0, math.nan, math.inf, -math.inf, 1e308, 5e-324])
 def test_odd_pieces_of_a_jacobian_are_drawn(value):
-    told = dataclasses.replace(patch(2, 2, 0), claimed=((value, 1.0), (-value, 0.0)))
-    check = CheckResult("backward", Verdict.FAILED, "wrong", patch=told)
+    piece = dataclasses.replace(patch(2, 2, 0), claimed=((value, 1.0), (-value, 0.0)))
+    check = CheckResult("backward", Verdict.FAILED, "wrong", patch=piece)
     assert page_of(report(check)).count("<svg") == 1
 
 

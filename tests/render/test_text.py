@@ -209,7 +209,7 @@ def test_what_was_allowed_is_not_cut_off_where_one_check_alone_is_shown():
     assert "allowed 5.6e+04" in " ".join(str(long).split())
 
 
-def test_the_place_of_a_single_entry_is_told_once():
+def test_the_place_of_a_single_entry_is_reported_once():
     found = entry(0, 1, 1.0, 2.0)
     for where in (f"{found.input}", f"{found.output} with respect to {found.input}"):
         failed = CheckResult("backward", Verdict.FAILED, "wrong", (found,), where=where)
@@ -217,7 +217,7 @@ def test_the_place_of_a_single_entry_is_told_once():
         assert "    where " in str(report(dataclasses.replace(failed, findings=(found,) * 2)))
 
 
-def test_a_cause_that_is_the_summary_is_not_told_twice():
+def test_a_cause_that_is_the_summary_is_not_reported_twice():
     said = "the backward reads what the last call left, not its own"
     cause = Cause("last call", said, advice="keep it with the call itself")
     failed = CheckResult("second_point", Verdict.FAILED, said, causes=(cause,))
