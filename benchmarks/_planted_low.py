@@ -125,7 +125,7 @@ def low_trial(
         return made
     import gradproof
 
-    native = gradproof.Settings(oracles=("native",)) if options.oracle == "native" else None
+    native = gradproof.Settings(references=("native",)) if options.reference == "native" else None
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _opdb.seed_everything(0)
@@ -230,16 +230,18 @@ def run(options: argparse.Namespace) -> int:
         cases = [options.case] if options.case else case_names(dtype)
         cases = cases[::QUICK_EVERY] if options.quick and not options.case else cases
         part = run_all(cases, options, run_case)
-        title = f"{dtype}, planted {options.where}, oracle {options.oracle}; {len(cases)} operators"
+        title = (
+            f"{dtype}, planted {options.where}, against {options.reference}; {len(cases)} operators"
+        )
         common.show(title, columns, kind_rows(part), markdown=options.markdown)
         trials += part
         missed += misses(part, dtype)
         print_wrong(part)
     print(f"Measured on {common.machine_line()}.")
-    held = options.where == "low" and options.oracle == "double"
+    held = options.where == "low" and options.reference == "double"
     for line in missed:
-        print(f"bar missed: {line}" if held else f"below the bar of the float64 oracle: {line}")
-    content = {"where": options.where, "oracle": options.oracle, "bars_missed": missed}
+        print(f"bar missed: {line}" if held else f"below the bar of the float64 function: {line}")
+    content = {"where": options.where, "reference": options.reference, "bars_missed": missed}
     common.record(options.json, {**content, **summary(trials)})
     return 1 if missed and held else 0
 

@@ -289,7 +289,7 @@ def examples() -> Iterator[Example]:
             functools.partial(module.example_inputs, **smaller),
             {
                 "reference": functools.partial(module.reference, **keywords),
-                "settings": gradproof.Settings(oracles=("reference",)),
+                "settings": gradproof.Settings(references=("reference",)),
             },
         )
 

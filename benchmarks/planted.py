@@ -24,10 +24,11 @@ does not.
 
 With `--dtype float32,bfloat16,float16,complex64`, or some of them: `gradproof.check` alone, and
 the mistakes that kernels of low precision make. `--where low` plants them only in the run in that
-precision, so that the formula is right in float64; `--where both` in every run. `--oracle native`
+precision, so that the formula is right in float64; `--where both` in every run. `--reference
+native`
 forbids the run in float64. `--large` takes inputs of thousands of entries instead of the
 database's of a few dozen. A mistake that moves no entry by a unit in the last place is vacuous.
-Exit code 1, for `--where low` with the float64 oracle: a share found below its bar, or more false
+Exit code 1, for `--where low` with the float64 function: a share found below its bar, or more false
 alarms than allowed.
 """
 
@@ -416,7 +417,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="in low precision: which runs the mistake is in")  # fmt: skip
     parser.add_argument("--large", action="store_true",
                         help="in low precision: tensors of thousands of entries")  # fmt: skip
-    parser.add_argument("--oracle", choices=["double", "native"], default="double",
+    parser.add_argument("--reference", choices=["double", "native"], default="double",
                         help="in low precision: whether float64 may be asked")  # fmt: skip
     parser.add_argument("--examples", action="store_true",
                         help="of the derivatives of examples/, in wrong wrappers")  # fmt: skip

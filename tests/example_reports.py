@@ -80,12 +80,12 @@ def statistics(array: str, **values: float) -> tuple[Statistic, ...]:
     """In units of eps of bfloat16, 1 of 4 allowed but for the values given."""
     names = ("slope", "mean", "rms", "row_slope", "column_slope", "worst_entry")
     return tuple(
-        Statistic(ORACLE, array, name.replace("_", " "), values.get(name, 1.0), 4.0, 2.0**-7)
+        Statistic(SAME, array, name.replace("_", " "), values.get(name, 1.0), 4.0, 2.0**-7)
         for name in names
     )
 
 
-ORACLE = "the same function in float64"
+SAME = "the same function in float64"
 
 
 def patch(rows: int = 6, columns: int = 8, wrong_column: int = 3) -> Patch:
@@ -271,11 +271,11 @@ REPORTS = {
         CheckResult(
             "backward",
             FAILED,
-            f"2 arrays off by more than rounding explains, against {ORACLE}",
+            f"2 arrays off by more than rounding explains, against {SAME}",
             findings=(
                 Finding(
                     "backward",
-                    f"gradient of x[7, 0] against {ORACLE}: row slope off by 1, rounding explains "
+                    f"gradient of x[7, 0] against {SAME}: row slope off by 1, rounding explains "
                     "0.031; also slope; x[7, 3] claimed 0, exact 0.24077",
                     kind="precision",
                     input=Place("x", 0, (7, 3)),
@@ -285,7 +285,7 @@ REPORTS = {
                     allowed=0.031,
                 ),
             ),
-            oracle=f"{ORACLE}; not the reference in float64: it returns another value",
+            reference=f"{SAME}; not the reference in float64: it returns another value",
             statistics=(
                 *statistics("x", slope=11.7, row_slope=128.0, worst_entry=math.inf),
                 *statistics("weight"),
@@ -297,8 +297,8 @@ REPORTS = {
         CheckResult(
             "backward",
             PASSED,
-            f"verified to 3e-11, against {ORACLE}; the claims agree with it to 7e-03",
-            oracle=ORACLE,
+            f"verified to 3e-11, against {SAME}; the claims agree with it to 7e-03",
+            reference=SAME,
             statistics=tuple(row for k in range(5) for row in statistics(f"layer{k}.weight")),
         ),
     ),

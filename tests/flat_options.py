@@ -7,7 +7,7 @@ from typing import Any
 import gradproof
 
 CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp", "args")
-SETTINGS = ("oracles", "accumulate", "masked", "full_jacobian")
+SETTINGS = ("references", "accumulate", "masked", "full_jacobian")
 
 
 def check(fn: Any, inputs: Any, *more: Any, **options: Any) -> gradproof.Report:

@@ -36,7 +36,7 @@ LIST = "expected a list of"
 NO_SEQUENCES = [5, 2.5, ARRAY, Unprintable(), {"a": 1}, b"backward", "backward", len]
 
 
-@pytest.mark.parametrize("name", ["checks", "oracles", "names", "args"])
+@pytest.mark.parametrize("name", ["checks", "references", "names", "args"])
 @pytest.mark.parametrize("value", NO_SEQUENCES, ids=lambda value: type(value).__name__)
 def test_what_is_no_sequence(name, value):
     assert refused(**{name: value}).startswith(f"{name}: {LIST}")
@@ -97,7 +97,10 @@ def test_long_representations_are_cut():
     ("options", "near"),
     [
         ({"checks": ["backwrd"]}, "checks: unknown 'backwrd' (did you mean 'backward'?)"),
-        ({"oracles": ["reference", "nativ"]}, "oracles: unknown 'nativ' (did you mean 'native'?)"),
+        (
+            {"references": ["reference", "nativ"]},
+            "references: unknown 'nativ' (did you mean 'native'?)",
+        ),
         ({"transforms": ["compile"]}, "transforms: unknown 'compile' (did you mean 'compiled'?)"),
     ],
 )

@@ -203,7 +203,7 @@ def test_asserting_warns_of_what_is_undecided_or_raises_or_says_nothing() -> Non
             return 1.25 * v * (1 - ctx.saved_tensors[0].tanh() ** 2)
 
     fn, x = Tanh.apply, torch.linspace(0.1, 1, 5, dtype=torch.bfloat16).requires_grad_()
-    native = gradproof.Settings(oracles=["native"])
+    native = gradproof.Settings(references=["native"])
     options = {"settings": native, "checks": ["backward"], "seed": 1}
     with pytest.warns(DerivativeWarning, match="^inconclusive: Tanh.apply: backward: ") as warned:
         report = gradproof.assert_derivatives(fn, (x,), **options)

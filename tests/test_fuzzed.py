@@ -208,7 +208,7 @@ OPTIONS = {
     "masked": [True],
     "names": [["x"], ["x", "y"]],
     "reference": [sine, gradproof.by_hand(np.sin, vjp=lambda x, v: np.cos(x) * v)],
-    "oracles": [["double", "reference", "native"], ["native"]],
+    "references": [["double", "reference", "native"], ["native"]],
     "accumulate": ["float32", "float64"],
     "domain": [(0, 1), {"x": (-1, None)}, (None, None)],
     "wrt": ["x", 0, ["x"]],

@@ -42,7 +42,7 @@ def test_no_keyword_is_also_a_setting():
 
 def test_another_object_is_no_record():
     with pytest.raises(UsageError, match=r"^settings: expected a gradproof.Settings\(...\), got"):
-        gradproof.check(HAND, X, settings={"oracles": ["native"]})
+        gradproof.check(HAND, X, settings={"references": ["native"]})
     with pytest.raises(UsageError, match=r"^settings: expected a gradproof.Settings\(...\), got"):
         gradproof.compare(HAND, HAND, X, settings={})
 
@@ -50,7 +50,7 @@ def test_another_object_is_no_record():
 def test_tolerances_follow_the_precision_unless_one_was_chosen():
     single = np.array([0.3], dtype=np.float32)
     doubled = gradproof.by_hand(np.sin, vjp=lambda x, v: 2 * np.cos(x) * v)
-    native = Settings(oracles=["native"])
+    native = Settings(references=["native"])
     for rtol, allowed in ((None, 1e-3), (1e-5, 1e-5)):
         wrong = gradproof.check(doubled, single, rtol=rtol, seed=0, settings=native)
         finding = wrong["backward"].findings[0]
@@ -100,10 +100,10 @@ def test_a_report_is_a_sequence_of_its_checks():
     assert not report
 
 
-@pytest.mark.parametrize("name", ["checks", "oracles", "transforms"])
+@pytest.mark.parametrize("name", ["checks", "references", "transforms"])
 def test_an_unknown_name_lists_the_known_ones(name):
-    near = {"checks": "bakward", "oracles": "natve", "transforms": "compild"}[name]
-    meant = {"checks": "backward", "oracles": "native", "transforms": "compiled"}[name]
+    near = {"checks": "bakward", "references": "natve", "transforms": "compild"}[name]
+    meant = {"checks": "backward", "references": "native", "transforms": "compiled"}[name]
     with pytest.raises(UsageError, match=rf"unknown '{near}' \(did you mean '{meant}'\?\); choose"):
         check(scaled, X, vjp=gradient, **{name: [near]})
 

@@ -110,7 +110,7 @@ def report_on(
         example.example_inputs(dtype),
         kwargs,
         reference=example.reference,
-        settings=Settings(oracles=("reference",)),
+        settings=Settings(references=("reference",)),
         seed=0,
         **options,
     )
@@ -145,7 +145,7 @@ def test_a_right_kernel_does_not_fail_without_a_reference(kernel, kwargs):
     example = module(kernel)
     inputs = example.example_inputs(torch.float32)
     # Entries that float32 hardly resolves would cost thousands of calls, 0.1 s each.
-    native = Settings(oracles=("native",))
+    native = Settings(references=("native",))
     options = {"settings": native, "checks": ("backward",), "budget": 100, "seed": 0}
     report = check(getattr(example, kernel), inputs, kwargs, **options)
     assert report.verdict is not Verdict.FAILED, str(report)

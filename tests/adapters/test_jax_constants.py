@@ -48,7 +48,7 @@ def test_a_function_with_numpy_constants_passes_in_double_and_runs_afterwards(na
     before = fn(point())
     report = gradproof.check(fn, (point(),), seed=0, checks=["backward"])
     assert report.verdict is Verdict.PASSED, str(report)
-    assert report["backward"].oracle == "the same function in float64"
+    assert report["backward"].reference == "the same function in float64"
     after = fn(point())
     assert after.dtype == before.dtype == jnp.float32
     np.testing.assert_array_equal(after, before)

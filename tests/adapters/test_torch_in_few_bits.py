@@ -47,7 +47,7 @@ def test_a_function_that_draws_is_held_against_the_same_draws(name, dtype):
     x = normal(32, 16, dtype=dtype)
     right = backward_of(fn, x)
     assert right.verdict is Verdict.PASSED, right
-    assert right.oracle == SAME
+    assert right.reference == SAME
     assert backward_of(lambda x: fn(x, 1.1), x).verdict is Verdict.FAILED
 
 
@@ -61,7 +61,7 @@ def test_what_a_backward_draws_is_the_same_too():
         lambda x: checkpoint(noisy, x, use_reentrant=False), normal(40, dtype=torch.float32)
     )
     assert result.verdict is Verdict.PASSED, result
-    assert result.oracle == SAME
+    assert result.reference == SAME
 
 
 HELD = normal(5, 5, seed=3).detach().to(torch.bfloat16)
@@ -87,7 +87,7 @@ def test_arrays_in_few_bits_that_a_function_holds_are_widened_where_they_meet_do
     x, kept = normal(5, 5, dtype=torch.bfloat16), HELD.clone()
     result = backward_of(HOLDING[name], x)
     assert result.verdict is Verdict.PASSED, result
-    assert result.oracle == SAME
+    assert result.reference == SAME
     wrong = backward_of(lambda x: HOLDING[name](larger_below_double(1.1)(x)), x)
     assert wrong.verdict is Verdict.FAILED, wrong
     assert torch.equal(HELD, kept)
@@ -98,7 +98,7 @@ def test_a_layer_runs_in_double_precision_and_stays_in_its_own(wrap):
     layer = torch.nn.Linear(3, 2)
     result = backward_of(wrap(layer), normal(4, 3, dtype=torch.float32))
     assert result.verdict is Verdict.PASSED, result
-    assert result.oracle == SAME
+    assert result.reference == SAME
     assert {parameter.dtype for parameter in layer.parameters()} == {torch.float32}
 
 

@@ -91,7 +91,7 @@ def test_a_right_function_passes_and_the_reference_is_named(name, dtype):
     for seed in range(3):
         result = checked(FUNCTIONS[name], normal(6, 8, dtype=dtype, seed=seed), seed=seed)
         assert result.verdict is PASSED, result.summary
-        assert result.oracle == SAME
+        assert result.reference == SAME
         assert f"against {SAME}; the claims agree with it to" in result.summary
         # What could have been found: a factor on the gradient of some eps. (Less where an entry is
         # one rounding away from a corner, as 0.9995 is from 1 in float16.)
@@ -106,7 +106,7 @@ def test_a_right_complex_function_passes(seed):
 
     result = checked(fn, normal(4, 3, dtype=torch.complex64, seed=seed), seed=seed)
     assert result.verdict is PASSED, result.summary
-    assert result.oracle == SAME
+    assert result.reference == SAME
     assert {row.array for row in result.statistics} == {"z"}
 
 
@@ -160,7 +160,7 @@ def test_float32_inside_half_precision_is_a_reference_of_24_bits(dtype, seed):
     ):
         result = checked(fn, normal(5, 6, dtype=dtype, seed=seed), seed=seed)
         assert result.verdict is PASSED, result.summary
-        assert result.oracle == SAME
+        assert result.reference == SAME
 
 
 def to_11_bits(x):
@@ -214,9 +214,11 @@ def sine_kernel(factor=1.0):
 def test_a_kernel_in_float32_only_is_verified_by_differences_that_say_so():
     result = checked(sine_kernel(), normal(20))
     assert result.verdict is PASSED
-    assert result.oracle.startswith(f"{NATIVE}; ")
-    assert f"not {SAME}: in double precision it raised TypeError: expected float32" in result.oracle
-    assert result.oracle.endswith("expected float32")
+    assert result.reference.startswith(f"{NATIVE}; ")
+    assert (
+        f"not {SAME}: in double precision it raised TypeError: expected float32" in result.reference
+    )
+    assert result.reference.endswith("expected float32")
     assert 1e-6 < result.resolution < 2e-2
     assert checked(sine_kernel(1.02), normal(20)).verdict is FAILED
 
@@ -224,7 +226,7 @@ def test_a_kernel_in_float32_only_is_verified_by_differences_that_say_so():
 def test_a_kernel_in_float32_only_is_verified_by_a_reference_far_more_finely():
     result = checked(sine_kernel(), normal(20), reference=torch.sin)
     assert result.verdict is PASSED
-    assert result.oracle.startswith(f"{REFERENCE}; not {SAME}")
+    assert result.reference.startswith(f"{REFERENCE}; not {SAME}")
     assert result.resolution < 1e-6
     wrong = checked(sine_kernel(1.0001), normal(20), reference=torch.sin)
     assert wrong.verdict is FAILED
@@ -253,14 +255,14 @@ def test_a_reference_that_is_wrong_itself_is_refused_and_named():
     for factor, verdict in ((1.0, PASSED), (1.02, FAILED)):
         result = checked(sine_kernel(factor), normal(20), reference=broken)
         assert result.verdict is verdict
-        assert f"not {REFERENCE}: it fails its own check" in result.oracle
-        assert result.oracle.startswith(NATIVE)
+        assert f"not {REFERENCE}: it fails its own check" in result.reference
+        assert result.reference.startswith(NATIVE)
 
 
 def test_a_reference_with_another_value_is_refused():
     result = checked(sine_kernel(), normal(20), reference=torch.cos)
-    assert f"not {REFERENCE}: it returns another value: off by" in result.oracle
-    assert result.oracle.startswith(NATIVE)
+    assert f"not {REFERENCE}: it returns another value: off by" in result.reference
+    assert result.reference.startswith(NATIVE)
 
 
 @pytest.mark.parametrize(
@@ -275,8 +277,8 @@ def test_a_reference_with_another_value_is_refused():
 )
 def test_a_reference_that_cannot_serve_is_refused_with_its_reason(reference, says):
     result = checked(sine_kernel(), normal(20), reference=reference)
-    assert re.search(rf"not {REFERENCE}: .*{says}", result.oracle), result.oracle
-    assert "\n" not in result.oracle
+    assert re.search(rf"not {REFERENCE}: .*{says}", result.reference), result.reference
+    assert "\n" not in result.reference
 
 
 # Noise.
@@ -311,7 +313,7 @@ def test_a_float8_input_is_checked_against_the_function_in_float32():
     x = normal(64).detach().to(torch.float8_e4m3fn).requires_grad_()
     result = checked(lambda x: x.float().sin(), x)
     assert result.verdict is PASSED, result.summary
-    assert result.oracle == SAME
+    assert result.reference == SAME
     assert result.resolution > 2.0**-6  # of three bits and a half not more can be found
 
 
@@ -331,9 +333,9 @@ def test_differences_alone_decide_as_far_as_the_precision_of_the_arrays(
     dtype, factor, verdict, seed
 ):
     fn = ruled(torch.tanh, lambda g, x: factor * tanh_rule(g, x))
-    result = checked(fn, normal(6, 8, dtype=dtype), oracles=("native",), seed=seed)
+    result = checked(fn, normal(6, 8, dtype=dtype), references=("native",), seed=seed)
     assert result.verdict is verdict, result.summary
-    assert result.oracle == NATIVE
+    assert result.reference == NATIVE
 
 
 @pytest.mark.parametrize("largest", [65504.0, 1000.0], ids=["beyond_the_format", "too_early"])

@@ -94,7 +94,7 @@ def _measured_check(name: str, measurements: Measurements, mode: Mode) -> CheckR
         resolution=result.bound,
         notes=notes,
         kinks=result.kinks,
-        oracle=result.reference,
+        reference=result.reference,
         statistics=result.statistics,
         evidence=evidence,
     )

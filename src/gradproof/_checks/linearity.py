@@ -259,6 +259,6 @@ def _result_beside_definition(measurements: Measurements) -> CheckResult:
         what = f"for {name} cotangents, against the reference"
         got, expected = map_.vjp(v), definition.vjp(v)
         if findings := vector_findings(_NAME, measurements, got, expected, what):
-            return failed_check(_NAME, f"off {what}", findings, oracle="the reference")
+            return failed_check(_NAME, f"off {what}", findings, reference="the reference")
     text = "as the reference, which is the definition, for large and small cotangents"
     return passed_check(_NAME, text)

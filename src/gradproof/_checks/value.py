@@ -33,9 +33,9 @@ def check(measurements: Measurements) -> CheckResult:
     if undefined.size:
         finding = _finding_of_undefined_value(sides, int(undefined[0]))
         text = "another value than that of the reference"
-        return failed_check(_NAME, text, (finding,), oracle=_REFERENCE)
+        return failed_check(_NAME, text, (finding,), reference=_REFERENCE)
     arrays = array_deviations(sides, settings.slack)
-    more = {"oracle": _REFERENCE, "statistics": statistics_of(arrays, sides, _REFERENCE)}
+    more = {"reference": _REFERENCE, "statistics": statistics_of(arrays, sides, _REFERENCE)}
     wrong = [array for array in arrays if any(each.is_wrong for each in array.deviations)]
     if wrong:
         count = f"{len(wrong)} array{'s' if wrong[1:] else ''}"

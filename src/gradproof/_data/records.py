@@ -154,7 +154,7 @@ class Statistic:
     """How far a derivative in few bits is from the exact one, in one respect.
 
     Attributes:
-        oracle: the source of the exact derivative.
+        reference: the source of the exact derivative.
         array: name of the input whose gradient, or output whose tangent, is compared.
         name: "slope", "row slope", "block slope", "mean", "rms", "worst entry", ...
         value: the deviation, relative to the size of the exact derivative, in units of `eps`.
@@ -162,7 +162,7 @@ class Statistic:
         eps: distance from 1 to the next number of the precision.
     """
 
-    oracle: str
+    reference: str
     array: str
     name: str
     value: float
@@ -237,7 +237,7 @@ class CheckResult:
         seconds: wall time.
         notes: remarks that do not change the verdict.
         kinks: entries at which the function is not differentiable.
-        oracle: what the claims were compared with; "" if with each other.
+        reference: what the claims were compared with; "" if with each other.
         statistics: deviations in few bits, with their limits.
         where: all wrong entries in words, "the last 3 of 67 rows"; "" if no description fits.
         causes: kinds of mistake that explain the findings, the most likely first.
@@ -255,7 +255,7 @@ class CheckResult:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     kinks: tuple[Kink, ...] = ()
-    oracle: str = ""
+    reference: str = ""
     statistics: tuple[Statistic, ...] = ()
     where: str = ""
     causes: tuple[Cause, ...] = ()

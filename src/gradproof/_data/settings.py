@@ -15,7 +15,7 @@ from gradproof.errors import UsageError
 CHECK_NAMES = tuple(row.name for row in checks.TABLE)
 TRANSFORM_NAMES = tuple(row.name for row in checks.TABLE if row.transform)
 
-ORACLES = ("double", "reference", "native")
+REFERENCES = ("double", "reference", "native")
 ACCUMULATORS = ("float32", "float64")  # formats in which a kernel may keep what it computes
 
 
@@ -55,7 +55,7 @@ class Settings:
     """Options of `check` that are rarely needed.
 
     Attributes:
-        oracles: where exact derivatives come from below double precision, in order of preference:
+        references: sources of exact derivatives below double precision, in order of preference:
             "double", the same function on double precision arrays; "reference", the argument
             `reference`; "native", differences in the precision of the arrays.
         accumulate: "float32" or "float64" if the function computes in this format and rounds only
@@ -70,19 +70,19 @@ class Settings:
     Example:
         >>> import torch, gradproof
         >>> x = torch.tensor([0.3, -0.7], requires_grad=True)
-        >>> settings = gradproof.Settings(oracles=["native"])
+        >>> settings = gradproof.Settings(references=["native"])
         >>> bool(gradproof.check(torch.sin, x, settings=settings))
         True
     """
 
-    oracles: Sequence[str] = ORACLES
+    references: Sequence[str] = REFERENCES
     accumulate: str | None = None
     masked: bool = False
     full_jacobian: int = 512
 
     def __post_init__(self) -> None:
-        if not options.names_among(ORACLES)("oracles", self.oracles):
-            raise UsageError("oracles: expected at least one of " + ", ".join(ORACLES))
+        if not options.names_among(REFERENCES)("references", self.references):
+            raise UsageError("references: expected at least one of " + ", ".join(REFERENCES))
         options.kind_or_none(options.choice_kind(ACCUMULATORS))("accumulate", self.accumulate)
         options.boolean("masked", self.masked)
         options.integer_kind(0, None, "at least 0 inputs")("full_jacobian", self.full_jacobian)
@@ -149,7 +149,7 @@ class RunSettings(Settings):
     @property
     def asks_reference_only(self) -> bool:
         """Whether nothing but the reference is asked, in whatever precision."""
-        only = tuple(self.oracles) == ("reference",)
+        only = tuple(self.references) == ("reference",)
         return self.trusted or (self.reference is not None and only)
 
     def measures(self, mode: str) -> bool:
@@ -185,6 +185,6 @@ def run_settings(settings: Settings | None = None, **keywords: Any) -> RunSettin
     given = {name: value for name, value in keywords.items() if value is not None}
     parsed = {name: _KINDS[name](name, given[name]) for name in _KINDS if name in given}
     made = RunSettings(**vars(settings), **given | parsed, rtol_is_chosen="rtol" in given)
-    if made.trusted and (made.reference is None or "reference" not in made.oracles):
+    if made.trusted and (made.reference is None or "reference" not in made.references):
         raise UsageError("trusted: says that a reference is a definition; give reference=")
     return made

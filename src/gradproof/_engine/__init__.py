@@ -176,5 +176,5 @@ def compare(
     )
     settings = options.pop("settings", None)
     if settings is None or isinstance(settings, Settings):
-        settings = replace(settings or Settings(), oracles=["reference"])
+        settings = replace(settings or Settings(), references=["reference"])
     return check(fused, inputs, kwargs, reference=eager, settings=settings, **options)

@@ -142,7 +142,7 @@ def _result_against_references(
         return _combined_result(answers, refused, users)
     if native is not None:
         return native
-    if settings.asks_reference_only or "native" not in settings.oracles:
+    if settings.asks_reference_only or "native" not in settings.references:
         reasons = "; ".join(refused) or "no reference was given"
         return inconclusive_point(f"there is no reference to hold it against: {reasons}")
     found = point_result(comparison_of(map_, settings, mode, check=check))

@@ -54,7 +54,7 @@ def find_references(
     is_double: bool,
     users: Callable[[], DifferentiableMap] | None,
 ) -> References:
-    """The references of a map, in the order of `settings.oracles`.
+    """The references of a map, in the order of `settings.references`.
 
     Args:
         map_: the function under test.
@@ -64,7 +64,7 @@ def find_references(
     """
     usable, refused = [], []
     make: Callable[[], DifferentiableMap]
-    kinds = ("reference",) if settings.asks_reference_only else settings.oracles
+    kinds = ("reference",) if settings.asks_reference_only else settings.references
     for kind in kinds:
         if kind == "double" and not is_double:
             name, make = "the same function in float64", map_.map_in_double

@@ -59,8 +59,8 @@ class Details:
         """Everything about a check that does not fit its line."""
         yield from self._findings(result)
         yield from self._explanation(result)
-        if "; not " in result.oracle and self._is_new(result.oracle):
-            yield from wrapped_lines("    held against ", result.oracle, "dim")
+        if "; not " in result.reference and self._is_new(result.reference):
+            yield from wrapped_lines("    held against ", result.reference, "dim")
         if self.amount is FULL or not result.findings:  # which say as much of what is off
             yield from _statistics(result, self.amount.arrays)
         yield from self._kinks(result)
@@ -155,7 +155,7 @@ def _statistics(result: CheckResult, most: int) -> Iterator[Line]:
     for each in result.statistics:
         mark = "" if each.ok else " (too much)"
         cell = f"{each.name} {each.value:.2g}, allowed {each.allowed:.2g}{mark}"
-        found.setdefault((each.oracle, each.array), []).append(cell)
+        found.setdefault((each.reference, each.array), []).append(cell)
     for (_, array), cells in list(found.items())[:most]:
         yield from wrapped_lines("    ", f"{array}, off in units of eps: {'; '.join(cells)}", "dim")
     if (more := len(found) - most) > 0:
