@@ -145,7 +145,8 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         fn = gradproof.by_hand(function, **claims) if claims else function
         inputs, kwargs = call_arguments(arguments, framework_of_arrays(arguments, function), seed)
         try:
-            report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)
+            with terminal.progress_of(arguments.target):
+                report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)
         except (UsageError, KeyboardInterrupt):
             raise
         except BaseException as error:  # the function refuses these arguments, or ends the process

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -89,3 +90,26 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
         f"{report.seconds:.1f}",
         Text(escape_invisible(what)),
     ]
+
+
+def progress_of(target: str, console: Console | None = None) -> Progress:
+    """A line with the time that a check has taken, while it is entered; nothing off a terminal.
+
+    It is taken away when the check ends.
+    """
+    console = console or Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("checking {task.description}", markup=False),
+        TimeElapsedColumn(),
+    )
+    progress = Progress(
+        *columns,
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        disable=not console.is_terminal,
+    )
+    progress.add_task(target, total=None)
+    return progress
