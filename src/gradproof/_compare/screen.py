@@ -243,6 +243,8 @@ def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
     gradients = np.stack([claim.pull(v) for v in weights])
     claimed = gradients[:, u != 0] @ u[u != 0]
     measured = measured_slopes(table.project(weights))
+    if len(table.steps) == 2:  # which tell the slope of every output; a sum is off by all bars
+        measured = replace(measured, bar=np.fmin(measured.bar, np.abs(weights) @ slopes.bar))
     typical = np.sqrt(weights**2 @ np.nan_to_num(slopes.size) ** 2)
     typical = typical + np.sqrt(np.nan_to_num(gradients) ** 2 @ u**2)
     if not (measured.bar + measured.width <= comparison.resolution.of_row * typical).all():
