@@ -26,6 +26,7 @@ BLOCK = 1 << 14  # outputs that are worked on together: their tables fit a cache
 ROUGH_ULPS = 64.0  # noise of more units in the last place is not the function's own rounding
 _LEVELS = 3  # of Richardson extrapolation: plain, without h^2, without h^4
 _FAR_ABOVE = 256.0  # times the median noise: what is left to such an output alone
+_SAMPLE = 1024  # outputs that a median is taken of
 _SIGMAS = 3.5  # of the noise in a difference of two values
 _SHARP = 5e-4  # bar of a slope from two steps, in parts: half of what a row needs
 _AGREES = 0.25  # of a gap: differences at two steps that are this near tell one slope
@@ -243,7 +244,8 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     )
     still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
     bar = np.where(smooth, truncation + rounding, np.inf)
-    bar = np.where(still, _bars_at_rest(table, ulp), bar)
+    if still.any():
+        bar = np.where(still, _bars_at_rest(table, ulp), bar)
     return Slopes(value, value.copy(), bar, noise, steepness / coarse, still, slope)
 
 
@@ -334,8 +336,9 @@ def _usual_noise(noise: Values) -> Values:
 
     One output that jumps at the point says nothing of the rounding of the others.
     """
-    middle = (noise.shape[1] - 1) // 2
-    median = np.partition(noise, middle, axis=1)[:, middle : middle + 1]
+    sample = noise[:, :: max(1, noise.shape[1] // _SAMPLE)]  # whose median is near enough
+    middle = (sample.shape[1] - 1) // 2
+    median = np.partition(sample, middle, axis=1)[:, middle : middle + 1]
     squares = np.fmin(noise, _FAR_ABOVE * median) ** 2
     return np.asarray(np.sqrt(np.mean(squares, axis=1, keepdims=True)))
 
