@@ -86,15 +86,15 @@ def result_at_point(
         return found
     if not decisions.are_all_right:
         return _result_of_doubt(comparison, screen)
-    wrong, drowned = (None, 0) if quick else ill_scaled_columns(comparison, screen)
+    wrong, ill_scaled = (None, 0) if quick else ill_scaled_columns(comparison, screen)
     if wrong is not None:
         return _result_of_doubt(comparison, wrong)
     bound = bound_of_entry(decisions.bound, comparison.inputs)
     notes = []
-    if drowned:
-        inputs = count_of(drowned, "input", "inputs")
+    if ill_scaled:
+        inputs = count_of(ill_scaled, "input", "inputs")
         notes.append(f"the derivatives of {inputs} are below the rounding of F: not tested")
-        if drowned == np.count_nonzero(comparison.u):
+        if ill_scaled == np.count_nonzero(comparison.u):
             return inconclusive_point(notes[0])
     return passed_point(verified_text(comparison, bound), bound).with_notes(*notes)
 

@@ -203,15 +203,16 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
         noise = float(np.max(np.abs(comparison.claim.v) * total, initial=0.0))
         if screen.claimed is None:
             noise = float(np.sqrt(comparison.claim.v**2 @ total**2))
-        drowned = remaining & (comparison.resolution.of_entry * terms <= noise)
-        if remaining.all() and terms[drowned].any():  # of many entries of J^T v some are near zero
+        ill_scaled = remaining & (comparison.resolution.of_entry * terms <= noise)
+        # Of many entries of J^T v some are near zero by chance.
+        if remaining.all() and terms[ill_scaled].any():
             v = random_cotangent(comparison.map.codomain, comparison.settings.seed, 1)
             terms = np.fmax(terms, np.abs(comparison.map.vjp(v) * comparison.u))
-            drowned &= comparison.resolution.of_entry * terms <= noise
-        if not drowned.any() or np.array_equal(drowned, remaining):
-            return None, int(drowned.sum()) if terms[drowned].any() else 0
+            ill_scaled &= comparison.resolution.of_entry * terms <= noise
+        if not ill_scaled.any() or np.array_equal(ill_scaled, remaining):
+            return None, int(ill_scaled.sum()) if terms[ill_scaled].any() else 0
         few = max(comparison.inputs, comparison.outputs) <= _MANY
-        again = screen_along(comparison, np.where(drowned, comparison.u, 0.0), finer=few)
+        again = screen_along(comparison, np.where(ill_scaled, comparison.u, 0.0), finer=few)
         wrong = again.decisions.wrong
         if again.claimed is not None:  # of thousands of rows one may be just beyond its bar
             tolerance = comparison.settings.rtol * again.slopes.size
@@ -219,7 +220,7 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             wrong = wrong & ~(gap <= again.decisions.allowed + tolerance)
         if wrong.any():
             return again, 0
-        remaining, bars = drowned, again.slopes.bar
+        remaining, bars = ill_scaled, again.slopes.bar
         if again.slopes.still.all():
             break
     return None, 0

@@ -343,15 +343,15 @@ def _decision(
     # asked without the others.
     columns = np.maximum(np.abs(gradient), np.abs(products[1]))
     columns = np.maximum(columns, np.abs(products[-1] + products[-2])) * np.abs(u)
-    drowned = RESOLUTION * columns <= np.max(np.abs(v) * bar)
-    if drowned.any():
-        part = np.where(drowned, u, 0.0)
+    ill_scaled = RESOLUTION * columns <= np.max(np.abs(v) * bar)
+    if ill_scaled.any():
+        part = np.where(ill_scaled, u, 0.0)
         image = push(part)
         slopes = None if image is None else slopes_along(part, image)
         if image is None or slopes is None or untested_rows(image, slopes) is None:
             return None
         still = slopes.still.all() and not image.any()
-        remaining = RESOLUTION * columns[drowned] <= np.max(np.abs(v) * slopes.bar)
+        remaining = RESOLUTION * columns[ill_scaled] <= np.max(np.abs(v) * slopes.bar)
         if remaining.any() and not still:
             return None
 
