@@ -30,6 +30,7 @@ from gradproof._low_precision.rounding_runs import (
     coarsest_grain,
     products_of,
     widen_by_neighbours,
+    widen_by_value_errors,
 )
 from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
@@ -188,9 +189,13 @@ def _answer_of(
             if claims.verdict is Verdict.PASSED:
                 break
     value_errors = sides.value_errors
-    if claims.verdict is not Verdict.PASSED and not reference.is_own:
-        wider = widen_by_neighbours(map_, reference.map, mode, settings, sides)
-        claims = _claims_result(wider, reference, settings, mode, check)
+    if claims.verdict is not Verdict.PASSED:
+        wider = widen_by_value_errors(map_, sides, exact)
+        if wider is not sides:
+            claims = _claims_result(wider, reference, settings, mode, check)
+        if claims.verdict is not Verdict.PASSED and not reference.is_own:
+            wider = widen_by_neighbours(map_, reference.map, mode, settings, wider)
+            claims = _claims_result(wider, reference, settings, mode, check)
     if reason := different_value_text(map_, exact, value_errors, is_own=reference.is_own):
         return reason
     if formula.verdict is Verdict.FAILED:

@@ -108,6 +108,21 @@ def coarser_formats(
     return [each for each in inside if sides.grain.unit < each.unit <= 64 * shown]
 
 
+def widen_by_value_errors(
+    map_: DifferentiableMap, sides: ClaimedBesideExact, exact: Values
+) -> ClaimedBesideExact:
+    """The sides with honest errors as large as F itself shows.
+
+    A value that is many times further from the exact one than those of honest runs, and yet as near
+    as a few roundings, is computed by another algorithm: its derivative may err as many times more.
+    """
+    honest = max((value_gap(exact + run, exact) for run in sides.value_errors), default=0.0)
+    distance = value_gap(np.asarray(map_.kept_value(), float), exact)
+    if not honest or distance <= 4 * honest:
+        return sides
+    return replace(sides, errors=sides.errors * (distance / honest))
+
+
 def widen_by_neighbours(
     map_: DifferentiableMap,
     reference: DifferentiableMap,
