@@ -159,8 +159,6 @@ def test_an_interrupt_ends_a_survey_in_processes(tmp_path):
         stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,  # Ctrl-C reaches all processes of a terminal
-        # What runs in the background of a shell ignores it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
         try:

@@ -5,6 +5,7 @@ Rich leaves the colours out where the output is piped or NO_COLOR is set.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,24 +93,24 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
     ]
 
 
-def progress_of(target: str, console: Console | None = None) -> Progress:
+def progress_of(
+    target: str, console: Console | None = None
+) -> contextlib.AbstractContextManager[object]:
     """A line with the time that a check has taken, while it is entered; nothing off a terminal.
 
     It is taken away when the check ends.
     """
     console = console or Console(stderr=True)
-    columns = (
+    if not console.is_terminal:
+        return contextlib.nullcontext()
+    progress = Progress(
         SpinnerColumn(),
         TextColumn("checking {task.description}", markup=False),
         TimeElapsedColumn(),
-    )
-    progress = Progress(
-        *columns,
         console=console,
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
-        disable=not console.is_terminal,
     )
     progress.add_task(target, total=None)
     return progress
