@@ -27,7 +27,6 @@ _LONGEST_LINE = 64  # columns of a line along the last axis of an input, measure
 _BLOCK_ROWS = 64
 _BLOCK_ENTRIES = 1 << 20  # of which the rows are chosen that are wrong
 _NARROWLY = 2.0  # times what is allowed, where other rows are off by more
-
 _FURTHER_ROWS = 3  # wrong in other columns, which are located too
 _NO_WRONG_ENTRY = "a projection differs, but by no entry that is wrong beyond rounding"
 

@@ -48,11 +48,13 @@ _GENERATOR = _Generator()
 _SIZES = np.arange(512, 1536) * 2.0**-10
 _ENTRIES = np.concatenate([_SIZES, -_SIZES])  # by eleven bits
 _FEW_SIZES = np.asarray([4, 5, 6, 7, -4, -5, -6, -7]) / 4  # by three bits, for 16-bit formats
+_SHORT = 1 << 10  # entries that are kept for the next call
 
 
 def random_entries(seed: int, kind: int, number: int, size: int) -> Values:
     """Random signs times [0.5, 1.5) in multiples of 2^-10, (size,)."""
-    draw = _draw_again if size <= _SHORT else _draw_entries
+    # Each check of a run draws the same ones, which takes as long as a small F.
+    draw = _draw_short_entries if size <= _SHORT else _draw_entries
     return np.array(draw(seed, kind, number, size))
 
 
@@ -61,8 +63,7 @@ def _draw_entries(seed: int, kind: int, number: int, size: int) -> Values:
     return np.asarray(_ENTRIES.take(raw >> 21))
 
 
-_SHORT = 1 << 10  # entries; each check of a run draws the same ones, which takes as long as F
-_draw_again = functools.lru_cache(maxsize=32)(_draw_entries)
+_draw_short_entries = functools.lru_cache(maxsize=32)(_draw_entries)
 
 
 def random_offsets(seed: int, kind: int, number: int, size: int) -> Values:

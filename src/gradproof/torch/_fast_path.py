@@ -161,7 +161,8 @@ def _decision(
     n, m = domain.size, codomain.size
     x, centre = _vector(tensors).copy(), _vector(outputs).copy()
     draws = random_entries(seed, Kind.TANGENT, 0, n + 2 * m)
-    u, v = coordinate_scales(domain, x) * draws[:n], draws[n : n + m]
+    scales = coordinate_scales(domain, x)
+    u, v = scales * draws[:n], draws[n : n + m]
     probes = _Rows(4, outputs)
     probes.write(slice(None), v)
     weights = tuple([t.requires_grad_() for t in probes.tensors(0)])
@@ -210,7 +211,12 @@ def _decision(
     handed = _Rows(1, leaves)
     moved = handed.tensors(0)
 
-    def slopes_along(direction: Values, claimed: Values) -> Slopes | None:
+    # The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
+    # error bar of the measured slope, which is infinite unless F is plainly smooth, and the
+    # rounding of the claim, whose terms may cancel along u. Both must be small beside the slope for
+    # a row to be tested. None where a row is off; else the slopes, the rows that are not tested,
+    # and the bound of the others.
+    def rows_along(direction: Values, claimed: Values) -> tuple[Slopes, Mask, float] | None:
         values = _Rows(2 * len(_STEPS), outputs)
         for k, way in enumerate([way for step in _STEPS for way in (step, -step)]):
             point = x + way * direction
@@ -234,13 +240,7 @@ def _decision(
             return None  # F may be computed in float32
         units, jitter = np.full(m, _UNIT), np.zeros(m)
         differences = DifferenceTable(_STEPS, centre, table[0::2], table[1::2], units, jitter, m)
-        return measured_slopes(differences)
-
-    # 4. The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
-    # error bar of the measured slope, which is infinite unless F is plainly smooth, and the
-    # rounding of the claim, whose terms may cancel along u; and both must be small beside the
-    # slope, for it to be tested.
-    def untested_rows(claimed: Values, slopes: Slopes) -> tuple[Mask, float] | None:
+        slopes = measured_slopes(differences)
         off, slope = np.abs(claimed - slopes.low), np.abs(slopes.low)
         typical = math.sqrt(slopes.low @ slopes.low / m)
         size = np.maximum(slope, np.abs(claimed))
@@ -251,27 +251,26 @@ def _decision(
         tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
         tested |= slopes.still & (claimed == 0)
         parts = np.where(tested, (off + allowed) / np.maximum(size, typical), 0.0)
-        return ~tested, float(np.fmax.reduce(parts))
+        return slopes, ~tested, float(np.fmax.reduce(parts))
 
-    slopes = slopes_along(u, claimed)
-    rows = None if slopes is None else untested_rows(claimed, slopes)
-    if slopes is None or rows is None or slopes.still.all():
+    # 4. Every row along u. What its terms leave there may be small by chance: another tangent tests
+    # it then.
+    rows = rows_along(u, claimed)
+    if rows is None or rows[0].still.all():
         return None
-    bar, (untested, bound) = slopes.bar, rows
-    del slopes, rows  # of long vectors they are most of the memory
-
-    # 5. What the terms of a row leave along u may be small by chance: another tangent tests it.
+    bar, untested, bound = rows[0].bar, rows[1], rows[2]
+    del rows  # of long vectors it is most of the memory
     if untested.any():
-        other = coordinate_scales(domain, x) * random_entries(seed, Kind.TANGENT, 1, n)
+        other = scales * random_entries(seed, Kind.TANGENT, 1, n)
         image = push(other)
-        slopes = None if image is None else slopes_along(other, image)
-        if image is None or slopes is None or (rows := untested_rows(image, slopes)) is None:
+        if image is None or (again := rows_along(other, image)) is None:
             return None
-        if (untested & rows[0]).any():
+        slopes, untested_again, bound_again = again
+        if (untested & untested_again).any():
             return None
-        bar, bound = np.where(untested, slopes.bar, bar), max(bound, rows[1])
+        bar, bound = np.where(untested, slopes.bar, bar), max(bound, bound_again)
 
-    # 6. The same cotangent gives the same gradient, to the last bit, on the other run as well, and
+    # 5. The same cotangent gives the same gradient, to the last bit, on the other run as well, and
     # up to rounding whether it is made to be differentiated or not; a gradient is the same kind of
     # tensor as its input.
     def pull(cotangents: Sequence[torch.Tensor], roots: tuple[Any, ...] = twin) -> Values:
@@ -280,23 +279,23 @@ def _decision(
         )
         return _vector(found, leaves)
 
-    again = run_engine(
+    alike = run_engine(
         twin, tuple(probes.tensors(1)), True, False, others, True, accumulate_grad=False
     )
-    for k, (g, t) in enumerate(zip(again, leaves, strict=True)):
+    for k, (g, t) in enumerate(zip(alike, leaves, strict=True)):
         if g is None and k in unused:
             continue
         if type(g) is not torch.Tensor or not (g.is_cpu and g.layout is torch.strided):
             return None
         if g.dtype is not t.dtype or g.shape != t.shape:
             return None
-    plain = _vector(again, leaves).copy()
+    plain = _vector(alike, leaves).copy()
     if not _same(plain, gradient):  # there may be a kernel for each
         repeated = _same(pull(probes.tensors(1)), plain)
         if not (repeated and _cancel([plain, -gradient], domain)):
             return None
 
-    # 7. Linearity, whatever the sizes, zeros and memory layouts of a cotangent. What is claimed of
+    # 6. Linearity, whatever the sizes, zeros and memory layouts of a cotangent. What is claimed of
     # special cotangents, one by one, adds up to what is claimed of two parts of their weighted sum,
     # one much larger than usual and one much smaller, with rows of zeros and single ones.
     constant = constant_cotangent(codomain, seed)
@@ -339,7 +338,7 @@ def _decision(
         if not _cancel([pull([in_layout(t, stack) for t in probes.tensors(1)]), -gradient], domain):
             return None
 
-    # 8. Columns whose part of the slopes drowns in the error bars are not tested by these, and are
+    # 7. Columns whose part of the slopes drowns in the error bars are not tested by these, and are
     # asked without the others.
     columns = np.maximum(np.abs(gradient), np.abs(products[1]))
     columns = np.maximum(columns, np.abs(products[-1] + products[-2])) * np.abs(u)
@@ -347,15 +346,15 @@ def _decision(
     if ill_scaled.any():
         part = np.where(ill_scaled, u, 0.0)
         image = push(part)
-        slopes = None if image is None else slopes_along(part, image)
-        if image is None or slopes is None or untested_rows(image, slopes) is None:
+        if image is None or (rows := rows_along(part, image)) is None:
             return None
+        slopes = rows[0]
         still = slopes.still.all() and not image.any()
         remaining = RESOLUTION * columns[ill_scaled] <= np.max(np.abs(v) * slopes.bar)
         if remaining.any() and not still:
             return None
 
-    # 9. Undefined cotangents act like zeros: all of them, and those of some outputs beside others.
+    # 8. Undefined cotangents act like zeros: all of them, and those of some outputs beside others.
     def pull_without(missing: frozenset[int]) -> Values:
         roots, probe = list(twin), probes.tensors(1)
         for k in missing:
@@ -372,14 +371,14 @@ def _decision(
             if not _cancel([*parts, -gradient], domain):
                 return None
 
-    # 10. Nothing was changed: inputs, cotangents, saved tensors, earlier results, `.grad`.
+    # 9. Nothing was changed: inputs, cotangents, saved tensors, earlier results, `.grad`.
     clean = (
         _same(_vector(tensors), x)
         and _same(_vector(others), x)
         and _same(probes.flat()[1], v)
         and all(map(torch.equal, saved, saved_before))
         and _same(_vector(outputs), centre)
-        and _same(_vector(again, leaves), plain)
+        and _same(_vector(alike, leaves), plain)
         and versions == [t._version for t in (*leaves, *private)]
         and all(t.grad is None for t in (*tensors, *others))
         and marks == [(id(t.grad), t.grad is not None and t.grad._version) for t in leaves]
