@@ -40,7 +40,7 @@ from gradproof._data.results import (
 )
 from gradproof._data.space import Indices, Mask, Values
 from gradproof._numdiff.probes import unit_vector
-from gradproof._numdiff.slopes import Slopes, column_slopes, measured_slopes
+from gradproof._numdiff.slopes import Slopes, column_slopes, measured_slopes, some_scale_agrees
 from gradproof._numdiff.steps import StepTable
 from gradproof.errors import UsageError
 
@@ -271,12 +271,8 @@ def _remeasure_columns(
     too, but for those at kinks.
     """
     outputs = law.row_sizes.size
-    parts = {
-        name: np.array(getattr(slopes, name))
-        for name in ("low", "high", "bar", "noise", "steepness", "still")
-    }
     doubt = (2 * decisions.wrong + decisions.open).reshape(-1, outputs).max(axis=1)
-    further, asked = np.zeros(claimed.size), np.zeros(claimed.size, bool)
+    measured, further, asked = slopes, np.zeros(claimed.size), np.zeros(claimed.size, bool)
     for k in np.argsort(-doubt, kind="stable")[:_REMEASURED]:
         is_wrong = doubt[k] > 1
         if not doubt[k] or effort.sure or (not is_wrong and effort.open_columns >= _REMEASURED):
@@ -289,14 +285,12 @@ def _remeasure_columns(
             unit_vector(u.size, int(columns[k]), float(u[columns[k]])),
             decisions.allowed[span] if law.smooth and is_wrong else None,
         )
-        for name, values in parts.items():
-            values[span] = getattr(again, name)
+        measured = measured.with_part(span, again)
         asked[span] = True
         single = replace(law, u=law.u[k : k + 1], unknown=law.unknown[span])
         still_wrong = single.decide(again, claimed[span], further[span]).wrong.any()
         effort = _Effort(bool(still_wrong), effort.open_columns + (not is_wrong))
-    parts["bar"] = np.where(slopes.is_infinite & ~asked, np.inf, parts["bar"])
-    slopes = Slopes(**parts, differences=slopes.differences)
+    slopes = replace(measured, bar=np.where(slopes.is_infinite & ~asked, np.inf, measured.bar))
     again_decided = law.decide(slopes, claimed, further)
     unasked = again_decided.wrong & ~asked
     if effort.sure:
@@ -357,10 +351,10 @@ def surviving_slopes(
             slopes = functools.reduce(Slopes.merge, noisy)
     if len(moved) == 1:
         slopes = slopes_of_ties(comparison, slopes, claimed, int(moved[0]))
-    scales = measured_slopes(function.table(w, _SCALES)).differences
-    agrees = slopes.with_differences(scales).some_scale_agrees(claimed)
-    bar = np.where(agrees, 2 * slopes.gap(claimed), slopes.bar)
-    return replace(slopes, bar=bar), rounding
+    agrees = np.zeros(claimed.size, bool)
+    for table, factor in (*tables, (function.table(w, _SCALES), 1.0)):
+        agrees |= some_scale_agrees(table, slopes.rescale(1 / factor), claimed / factor)
+    return replace(slopes, bar=np.where(agrees, 2 * slopes.gap(claimed), slopes.bar)), rounding
 
 
 def _is_beyond_doubt(

@@ -57,17 +57,20 @@ def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
 
 
 def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointResult:
-    """What the law says of a column that is wrong in this row."""
+    """What the law says of the column that is wrong in this row, or of a few columns around it.
+
+    Columns around it show places and causes of a mistake in several: one after which the row is off
+    still, or that leaves many other rows wrong.
+    """
     claimed_product = comparison.claim.row_products(row)
     column, gap, rest = _wrong_input(comparison, screen, row, claimed_product)
-    found = _column_result(comparison, screen, row, column, claimed_product)
-    if found.verdict is not Verdict.FAILED:
-        return _result_along_tangent(comparison, screen) or found
     several = abs(rest) > 1e-2 * abs(gap)
-    if screen.claimed is not None and isinstance(found.block, MeasuredBlock):
-        # Or many rows are wrong that this column does not make so.
-        several |= int(screen.decisions.wrong.sum()) > found.block.rows.size + _BLOCK_COLUMNS
-    return _result_with_block(comparison, screen, found, row, column) if several else found
+    if screen.claimed is not None:
+        several |= int(screen.decisions.wrong.sum()) > _BLOCK_COLUMNS
+    found = _columns_result(comparison, screen, row, column, claimed_product, several=several)
+    if found.verdict is Verdict.FAILED:
+        return found
+    return _result_along_tangent(comparison, screen) or found
 
 
 def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
@@ -126,57 +129,49 @@ def _wrong_input(
     return _position_by_bisection(np.flatnonzero(screen.u), total, gap_of)
 
 
-def _column_result(
-    comparison: Comparison, screen: Screen, row: int, column: int, product: SlopeOfPart
+def _columns_result(
+    comparison: Comparison,
+    screen: Screen,
+    row: int,
+    column: int,
+    product: SlopeOfPart,
+    *,
+    several: bool,
 ) -> PointResult:
-    """What the law says of all entries of one column."""
-    e = unit_vector(comparison.inputs, column)
-    claimed, unknown = comparison.claim.push(e), None
-    if claimed is None:  # only this row is known
-        is_known = np.arange(comparison.outputs) == row
-        claimed, unknown = np.where(is_known, product(e), 0.0), ~is_known[:, None]
-    found = decided_entries(
-        comparison,
-        claimed[:, None],
-        np.asarray([column]),
-        smooth=screen.is_smooth,
-        unknown=unknown,
-    )
-    rows = np.flatnonzero(found.wrong)
+    """What the law says of all entries of a column; with `several` of those around it too.
+
+    Of very many outputs, and where only this row is known, no more is measured.
+    """
+    inputs, columns = comparison.inputs, np.asarray([column])
+    if several:
+        around = _columns_around(comparison.map.domain, column)
+        around = around[comparison.u[around] != 0]
+        columns = around if comparison.outputs * around.size <= _BLOCK_ENTRIES else columns
+    claims = [comparison.claim.push(unit_vector(inputs, int(j))) for j in columns]
+    claimed, unknown = np.zeros((comparison.outputs, 1)), None
+    known = [each for each in claims if each is not None]
+    if len(known) == len(columns):
+        claimed = np.stack(known, axis=1)
+    else:
+        columns = np.asarray([column])
+        claimed[row] = product(unit_vector(inputs, column))
+        unknown = np.arange(comparison.outputs)[:, None] != row
+    found = decided_entries(comparison, claimed, columns, smooth=screen.is_smooth, unknown=unknown)
+    rows = np.flatnonzero(found.wrong.any(axis=1))
     if not rows.size:
         return inconclusive_point(_NO_WRONG_ENTRY)
+    number, wrong_columns = int(found.wrong.sum()), columns[found.wrong.any(axis=0)]
+    summary = f"{count_of(number, 'wrong entry', 'wrong entries')} located in the "
+    summary += comparison.size
+    if len(wrong_columns) == 1:
+        place = comparison.map.domain.locate(int(wrong_columns[0]))
+        summary += f", all with respect to {place}"
     wrong_rows = int(screen.decisions.wrong.sum()) if screen.claimed is not None else 0
-    summary = f"{count_of(len(rows), 'wrong entry', 'wrong entries')} located in the "
-    summary += f"{comparison.size}, all with respect to {comparison.map.domain.locate(column)}"
     if wrong_rows > len(rows):
         summary = f"{wrong_rows:,} rows of the {comparison.size} are wrong"
-    block = found.block(comparison.inputs, rows[:_BLOCK_ROWS])
+    rows = np.sort(rows[np.argsort(rows != row, kind="stable")][:_BLOCK_ROWS])
+    block = found.block(comparison.inputs, rows)
     return PointResult(Verdict.FAILED, summary, found.wrong_findings(comparison), block=block)
-
-
-def _result_with_block(
-    comparison: Comparison, screen: Screen, found: PointResult, row: int, column: int
-) -> PointResult:
-    """The result of a mistake in several columns, with a small block of the Jacobian measured.
-
-    The columns around the one that was located show places and causes. Its rows are those that are
-    wrong in some of these columns. Of very many outputs no more is measured.
-    """
-    columns = _columns_around(comparison.map.domain, column)
-    columns = columns[comparison.u[columns] != 0]
-    if comparison.outputs * columns.size > _BLOCK_ENTRIES:
-        return found
-    claimed = []
-    for j in columns:
-        if (product := comparison.claim.push(unit_vector(comparison.inputs, int(j)))) is None:
-            return found
-        claimed.append(product)
-    entries = decided_entries(
-        comparison, np.stack(claimed, axis=1), columns, smooth=screen.is_smooth
-    )
-    wrong = np.flatnonzero(entries.wrong.any(axis=1))
-    rows = np.sort(wrong[np.argsort(wrong != row, kind="stable")][:_BLOCK_ROWS])
-    return replace(found, block=entries.block(comparison.inputs, rows))
 
 
 def _columns_around(domain: Space, column: int) -> Indices:

@@ -17,7 +17,7 @@ from gradproof._data.records import Finding, Kink
 from gradproof._data.results import MeasuredBlock
 from gradproof._data.space import Mask, Values
 from gradproof._numdiff.probes import Kind, random_moves
-from gradproof._numdiff.slopes import Slopes, measured_slopes
+from gradproof._numdiff.slopes import Slopes, measured_slopes, some_scale_agrees
 from gradproof._numdiff.steps import SHORT_STEP
 
 _POINTS = 64  # nearby points at which slopes are sampled, at most
@@ -116,11 +116,12 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
     What is `allowed` of each entry alone, (m, n), is allowed of their sum.
     """
     for w in _joint_directions(comparison):
-        slopes = measured_slopes(comparison.function.table(w, comparison.steps.usual))
+        table = comparison.function.table(w, comparison.steps.usual)
+        slopes = measured_slopes(table)
         along, size = claimed @ w, np.abs(claimed) @ np.abs(w)
         slack = comparison.rounding(slopes.size, size) + allowed @ np.abs(w)
-        off = slopes.gap(along) > slopes.bar + slack
-        off &= np.isfinite(slopes.bar) & np.isfinite(along) & ~slopes.some_scale_agrees(along)
+        off = np.isfinite(along) & (slopes.gap(along) > slopes.bar + slack)
+        off &= np.isfinite(slopes.bar) & ~some_scale_agrees(table, slopes, along)
         if not off.any():
             continue
         wide, pieces = slopes_with_neighbours(comparison, slopes, along, w)

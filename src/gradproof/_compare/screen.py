@@ -175,8 +175,7 @@ def moves_further_away(comparison: Comparison) -> bool:
     What moves by no more than a few units in the last place is no stair.
     """
     far = comparison.function.table(comparison.u, _LONG_STEPS)
-    moved = np.maximum(np.abs(far.ahead - far.centre), np.abs(far.behind - far.centre))
-    moved = np.nan_to_num(moved)
+    moved = np.nan_to_num(far.moves)
     ulps = ROUGH_ULPS * 2 * comparison.function.unit * np.abs(far.centre)
     return bool(moved.any()) and not bool(((moved > 0) & (moved <= ulps)).any())
 

@@ -45,7 +45,6 @@ class Slopes:
         steepness: the largest change of F over the largest step, divided by that step: a slope
             that is small beside it is not distinguished from zero.
         still: outputs that do not change by a bit at any step.
-        differences: plain central differences above the noise, (K, m), NaN below it.
     """
 
     low: Values
@@ -54,7 +53,6 @@ class Slopes:
     noise: Values
     steepness: Values
     still: Mask
-    differences: Values
 
     @cached_property
     def size(self) -> Values:
@@ -80,21 +78,6 @@ class Slopes:
         inside = (self.low <= claimed) & (claimed <= self.high)
         return np.where(inside, 0.0, np.maximum(self.low - claimed, claimed - self.high))
 
-    def some_scale_agrees(self, claimed: Values) -> Mask:
-        """Outputs whose claim is off, but is what differences on some scale say.
-
-        Two neighbouring steps agree to a quarter of the gap, and the claim lies between them or no
-        further away than they are from each other. F then has another slope on that scale, as a
-        staircase has, and the claim is not proved wrong. Where F is smooth this cannot happen: a
-        difference that is off by c h^2 differs from the next by most of that.
-        """
-        gap = self.gap(claimed)
-        one, other = self.differences[:-1], self.differences[1:]
-        distance = np.abs(one - other)
-        near = np.abs(claimed - (one + other) / 2) <= 1.5 * distance + self.bar
-        agrees = (near & (distance <= _AGREES * gap)).any(axis=0)
-        return np.asarray(agrees & (gap > self.bar) & np.isfinite(gap))
-
     def rescale(self, factor: float) -> Slopes:
         """The slopes along a direction that is `factor` times as long."""
         ends = self.low * factor, self.high * factor
@@ -104,7 +87,6 @@ class Slopes:
             high=np.maximum(*ends),
             bar=self.bar * abs(factor),
             steepness=self.steepness * abs(factor),
-            differences=self.differences * factor,
         )
 
     def merge(self, other: Slopes) -> Slopes:
@@ -115,30 +97,18 @@ class Slopes:
             name: np.where(mine, getattr(self, name), getattr(other, name))
             for name in ("low", "high", "bar", "noise", "steepness")
         }
-        still = self.still & other.still
-        found = Slopes(**mixed, still=still, differences=self.differences)
-        return found.with_differences(other.differences)
-
-    def with_differences(self, others: Values) -> Slopes:
-        """The same with the differences of another table, (K, m), which are no neighbours."""
-        gap = np.full((1, self.low.size), np.nan)
-        return replace(self, differences=np.concatenate([self.differences, gap, others]))
+        return Slopes(**mixed, still=self.still & other.still)
 
     def part(self, outputs: slice | Mask) -> Slopes:
         """The slopes of some outputs."""
-        return Slopes(*(getattr(self, field.name)[..., outputs] for field in fields(self)))
+        return Slopes(*(getattr(self, name)[outputs] for name in _FIELDS))
 
     def with_part(self, outputs: slice | Mask, part: Slopes) -> Slopes:
-        """The same with other slopes of some outputs, and their differences beside the own."""
-        found = {name: getattr(self, name).copy() for name in _PER_OUTPUT}
+        """The same with other slopes of some outputs."""
+        found = {name: getattr(self, name).copy() for name in _FIELDS}
         for name, values in found.items():
             values[outputs] = getattr(part, name)
-        same = Slopes(**found, differences=self.differences)
-        if not len(self.differences):  # of very many outputs none are kept
-            return same
-        others = np.full((len(part.differences), self.low.size), np.nan)
-        others[:, outputs] = part.differences
-        return same.with_differences(others)
+        return Slopes(**found)
 
     def without_kinks(self) -> Slopes:
         """The middle of each interval, with half its width in the bar."""
@@ -148,7 +118,7 @@ class Slopes:
         return replace(self, low=middle, high=middle, bar=self.bar + width / 2)
 
 
-_PER_OUTPUT = tuple(field.name for field in fields(Slopes) if field.name != "differences")
+_FIELDS = tuple(field.name for field in fields(Slopes))
 
 
 def slopes_along(function: FunctionValues, u: Values, steps: StepTables) -> Slopes:
@@ -196,14 +166,13 @@ def measured_slopes(table: DifferenceTable) -> Slopes:
         size = table.centre.size
         if size <= BLOCK or table.group < size:
             return slopes_of(table)
-        found = {name: np.empty(size, bool if name == "still" else float) for name in _PER_OUTPUT}
+        found = {name: np.empty(size, bool if name == "still" else float) for name in _FIELDS}
         for start in range(0, size, BLOCK):
             here = slice(start, min(start + BLOCK, size))
             part = slopes_of(table.part(here))
-            for name in _PER_OUTPUT:
+            for name in _FIELDS:
                 found[name][here] = getattr(part, name)
-        # What single steps say serves single columns, which are not as long.
-        return Slopes(**found, differences=np.empty((0, size)))
+        return Slopes(**found)
 
 
 def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
@@ -239,14 +208,12 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(ulp.sum()) / max(ulp.size, 1)))
     # Whole numbers may be counts, which go in stairs below the finer step.
     smooth &= (table.ahead[1] != table.centre) & (table.ahead[1] != np.floor(table.ahead[1]))
-    steepness = np.maximum(
-        np.abs(table.ahead[0] - table.centre), np.abs(table.behind[0] - table.centre)
-    )
-    still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
+    moves = table.moves
+    still = (moves == 0).all(axis=0)
     bar = np.where(smooth, truncation + rounding, np.inf)
     if still.any():
         bar = np.where(still, _bars_at_rest(table, ulp), bar)
-    return Slopes(value, value.copy(), bar, noise, steepness / coarse, still, slope)
+    return Slopes(value, value.copy(), bar, noise, moves[0] / coarse, still)
 
 
 def _slopes_of_table(table: DifferenceTable) -> Slopes:
@@ -268,8 +235,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     kink = _kink_widths(np.abs(even) / h, table.steps, bars)
     value, bar, width = _best_level(difference, table.steps, bars, kink)
 
-    moved = np.maximum(np.abs(table.ahead - table.centre), np.abs(table.behind - table.centre))
-    moved = np.nan_to_num(moved).max(axis=0)
+    moved = np.nan_to_num(table.moves).max(axis=0)
     # Noise of many units in the last place, which is most of what F moves by, and larger than is
     # known beforehand: no slope means anything.
     usual_ulp = np.median(ulp) if ulp.size else 0.0
@@ -277,19 +243,35 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     unknown = (stairs | rough) & (noise > 2 * table.jitter)
     bar = np.where(unknown, np.inf, bar - width)
     bar = np.where(np.isfinite(value), bar, np.inf)
-    still = (table.ahead == table.centre).all(axis=0) & (table.behind == table.centre).all(axis=0)
-    still &= table.jitter == 0
+    still = (table.moves == 0).all(axis=0) & (table.jitter == 0)
     bar = np.nan_to_num(bar, nan=np.inf, posinf=np.inf)
     bar = np.where(still, _bars_at_rest(table, ulp), bar)
     # An interval that is no wider than the bar is no kink.
     real = width > bar
     bar, width = bar + np.where(real, 0.0, width), np.where(real, width, 0.0)
-    largest = np.nan_to_num(np.abs(difference)).max(axis=0)
-    differences = np.where(bars < 0.1 * largest, difference, np.nan)
     low, high, bar = _ends_at_infinity(difference, bars, value - width, value + width, bar)
     steepness = moved / table.steps[0]
     noise = np.where(np.isfinite(table.centre), noise, np.nan)
-    return Slopes(low, high, bar, noise, steepness, still, differences)
+    return Slopes(low, high, bar, noise, steepness, still)
+
+
+def some_scale_agrees(table: DifferenceTable, slopes: Slopes, claimed: Values) -> Mask:
+    """Outputs whose claim is off the slopes, but is what differences on some scale say, (m,).
+
+    Two neighbouring steps of the table agree to a quarter of the gap, and the claim lies between
+    them or no further away than they are from each other. F then has another slope on that scale,
+    as a staircase has, and the claim is not proved wrong. Where F is smooth this cannot happen: a
+    difference that is off by c h^2 differs from the next by most of that.
+    """
+    h, gap = table.steps[:, None], slopes.gap(claimed)
+    difference = (table.ahead - table.behind) / (2 * h)
+    largest = np.nan_to_num(np.abs(difference)).max(axis=0)
+    difference = np.where(_SIGMAS * slopes.noise / h < 0.1 * largest, difference, np.nan)
+    one, other = difference[:-1], difference[1:]
+    distance = np.abs(one - other)
+    near = np.abs(claimed - (one + other) / 2) <= 1.5 * distance + slopes.bar
+    agrees = (near & (distance <= _AGREES * gap)).any(axis=0)
+    return np.asarray(agrees & (gap > slopes.bar) & np.isfinite(gap))
 
 
 def _bars_at_rest(table: DifferenceTable, ulp: Values) -> Values:

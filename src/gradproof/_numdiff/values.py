@@ -41,6 +41,11 @@ class DifferenceTable:
     jitter: Values
     group: int
 
+    @property
+    def moves(self) -> Values:
+        """By how much each step moves each output, to either side at most, (K, m)."""
+        return np.maximum(np.abs(self.ahead - self.centre), np.abs(self.behind - self.centre))
+
     def project(self, weights: Values) -> DifferenceTable:
         """The table of the functionals v.F, one for each row v of `weights` (k, m).
 
