@@ -113,7 +113,6 @@ def test_a_column_of_zeros_is_named(size: int, mode: str) -> None:
     result = case.judge(mode, case.right.with_columns(scale))
     assert result.verdict is Verdict.FAILED
     assert {j for _, j in errors_found(result)} == {size // 2}
-    assert f"x[{size // 2}]" in result.summary
 
 
 @every_mode

@@ -266,22 +266,27 @@ def _comparison_at(comparison: Comparison, number: int, radius: float) -> Compar
         return None
 
 
-def _neighbour_results(comparison: Comparison) -> list[PointResult]:
-    """What is found at points beside this one, where ties and kinks are left behind.
+def _neighbour_results(comparison: Comparison) -> tuple[PointResult | None, list[PointResult]]:
+    """A failure at points beside this one, where ties and kinks are left behind; and the passes.
 
     Points at which F has no value, beyond the border of its domain, are passed over.
     """
-    found: list[PointResult] = []
-    missing = int((~np.isfinite(comparison.function.centre)).sum())
+    missing, tried = int((~np.isfinite(comparison.function.centre)).sum()), 0
+    right: list[PointResult] = []
     for number in range(_NEIGHBOURS_TRIED):
         near = _comparison_at(comparison, 32 + number, NEIGHBOUR)
-        if near is not None and int((~np.isfinite(near.function.centre)).sum()) <= missing:
-            result = result_at_point(near, quick=True)
-            is_wrong = result.verdict is Verdict.FAILED
-            found.append(result_at_point(near) if is_wrong else result)
-        if len(found) == _NEIGHBOURS:
+        if near is None or int((~np.isfinite(near.function.centre)).sum()) > missing:
+            continue
+        result = result_at_point(near, quick=True)
+        if result.verdict is Verdict.FAILED:
+            result = result_at_point(near)
+        if result.verdict is Verdict.FAILED:
+            return result, right
+        if result.verdict is Verdict.PASSED:
+            right.append(result)
+        if (tried := tried + 1) == _NEIGHBOURS:
             break
-    return found
+    return None, right
 
 
 def _result_with_neighbours(comparison: Comparison, found: PointResult) -> PointResult:
@@ -289,11 +294,9 @@ def _result_with_neighbours(comparison: Comparison, found: PointResult) -> Point
 
     Claims between the slopes at a kink may be a convention while the formula beside it is wrong.
     """
-    results = _neighbour_results(comparison)
-    for result in results:
-        if result.verdict is Verdict.FAILED:
-            return _wrong_beside(found, result)
-    right = [result for result in results if result.verdict is Verdict.PASSED]
+    wrong, right = _neighbour_results(comparison)
+    if wrong is not None:
+        return _wrong_beside(found, wrong)
     bare = f"not differentiable at {count_of(len(found.kinks))}"
     if len(right) == _NEIGHBOURS:
         bound = max(result.bound for result in (found, *right))
@@ -325,11 +328,9 @@ def _result_beside(comparison: Comparison, screen: Screen) -> PointResult:
     kinked = np.isfinite(screen.slopes.bar)
     if not kinked[rows].all() or not (screen.slopes.width > 0).any():
         return inconclusive_point(open_outputs_text(comparison, rows, screen.decisions.bound))
-    results = _neighbour_results(comparison)
-    for result in results:
-        if result.verdict is Verdict.FAILED:
-            return _wrong_beside(inconclusive_point(""), result)
-    right = [result for result in results if result.verdict is Verdict.PASSED]
+    wrong, right = _neighbour_results(comparison)
+    if wrong is not None:
+        return _wrong_beside(inconclusive_point(""), wrong)
     if not right:
         return inconclusive_point(f"{len(rows):,} outputs have kinks, here and nearby")
     bound = max(result.bound for result in right)

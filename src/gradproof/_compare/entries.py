@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -46,7 +47,8 @@ from gradproof.errors import UsageError
 
 _AT_ONCE = 1 << 17  # entries that are measured and decided together
 _SCALES = StepTable(2.0**-3, 0.5, 8)  # where a staircase shows its mean slope
-_REMEASURED = 8  # columns, the most doubtful first, that are measured again
+_REMEASURED = 64  # columns, the most doubtful first, that are measured again
+_REMEASURED_OPEN = 8  # of these, that are not wrong at first
 _FEW_BITS = 2.0**-36  # unit round-off of the runs that show the rounding of claims
 _PLAIN = 100.0  # bars beyond what is allowed: a gap that no further measurement explains
 TIMES_HONEST = 16.0  # of the error of such a run, scaled back to F's own precision
@@ -66,6 +68,19 @@ class Entries:
     open: Mask
     allowed: Values
     bound: float = 0.0
+
+    def write(self, which: Indices, slopes: Slopes, decisions: Decisions) -> None:
+        """Enter what was found of some of the columns, (c * m,) values one after the other."""
+        for table, values in (
+            (self.low, slopes.low),
+            (self.high, slopes.high),
+            (self.bar, slopes.bar),
+            (self.wrong, decisions.wrong),
+            (self.open, decisions.open),
+            (self.allowed, decisions.allowed),
+        ):
+            table[:, which] = values.reshape(len(which), -1).T
+        self.bound = max(self.bound, decisions.bound)
 
     def block(self, inputs: int, rows: Indices | None = None) -> MeasuredBlock:
         """The entries as derivatives, for places and causes.
@@ -121,7 +136,7 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
     kinks = kinks_of_entries(comparison, block, ends, kinked & ~found.wrong)
     if found.wrong.any():
         total, number = block.wrong.size, int(block.wrong.sum())
-        text = f"{number:,} of {total:,} entries wrong{wrong_pattern(comparison, block)}"
+        text = f"{number:,} of {total:,} entries wrong"
         findings = found.wrong_findings(comparison)
         return PointResult(Verdict.FAILED, text, findings, kinks=kinks, block=block)
     if block.whole and kinked.any():
@@ -167,81 +182,64 @@ def decided_entries(
         smooth: whether F has no kink at the point: then a gap of many bars is final.
         unknown: entries of which nothing is claimed, (m, k); None for none.
     """
-    outputs, inputs = comparison.outputs, len(columns)
     u = comparison.scales * np.sign(comparison.u)
-    steps = u[columns]
-    scaled = np.where(claimed == 0, 0.0, claimed * steps)
-    sizes = np.where(np.isfinite(scaled), np.abs(scaled), 0.0)
-    row_sizes = sizes.max(axis=1)
+    scaled = np.where(claimed == 0, 0.0, claimed * u[columns])
     # 0 times an infinite slope is NaN, and no claim of the entry beside the infinite one.
     infinite = np.isinf(claimed)
     beside = np.expand_dims(infinite.any(axis=0), 0) | np.expand_dims(infinite.any(axis=1), 1)
     lost = np.isnan(claimed) & beside
-    lost = lost if unknown is None else lost | unknown
-    shape = scaled.shape
-    low, high, bar, allowed = (np.empty(shape) for _ in range(4))
-    wrong, open_ = np.empty(shape, bool), np.empty(shape, bool)
-    found = Entries(columns, steps, scaled, low, high, bar, wrong, open_, allowed)
-    step, effort = max(1, _AT_ONCE // (8 * outputs)), _Effort()
-    for start in range(0, inputs, step):
-        chosen = slice(start, min(start + step, inputs))
-        part = columns[chosen]
-        slopes = column_slopes(comparison.function, u, part.tolist(), comparison.steps)
-        here = scaled[:, chosen].T.reshape(-1)
-        law = _Law(comparison, row_sizes, u[part], lost[:, chosen].T.reshape(-1), smooth)
+    law = _Law(comparison, u, columns, scaled, lost if unknown is None else lost | unknown)
+    low, high, bar, allowed = (np.empty(scaled.shape) for _ in range(4))
+    wrong, open_ = np.empty(scaled.shape, bool), np.empty(scaled.shape, bool)
+    found = Entries(columns, u[columns], scaled, low, high, bar, wrong, open_, allowed)
+    step = max(1, _AT_ONCE // (8 * comparison.outputs))
+    for start in range(0, len(columns), step):
+        which = np.arange(start, min(start + step, len(columns)))
+        slopes = law.column_slopes(which)
         # A slope that looks infinite may be one that only finer steps show: it is open first.
-        unknown_bar = np.where(slopes.is_infinite, np.inf, slopes.bar)
-        decisions = law.decide(replace(slopes, bar=unknown_bar), here)
-        if not decisions.are_all_right:
-            slopes, decisions, effort = _remeasure_columns(
-                law, slopes, here, decisions, u, part, effort
-            )
-        for table, values in (
-            (low, slopes.low),
-            (high, slopes.high),
-            (bar, slopes.bar),
-            (wrong, decisions.wrong),
-            (open_, decisions.open),
-            (allowed, decisions.allowed),
-        ):
-            table[:, chosen] = values.reshape(-1, outputs).T
-        found.bound = max(found.bound, decisions.bound)
+        slopes = replace(slopes, bar=np.where(slopes.is_infinite, np.inf, slopes.bar))
+        found.write(which, slopes, law.decide(which, slopes))
+    if found.wrong.any() or found.open.any():
+        _remeasure_columns(law, found, smooth=smooth)
     if found.open.any() and comparison.settings.classic_step:
         _judge_by_classic_step(comparison, found)
     return found
 
 
 @dataclass(frozen=True)
-class _Effort:
-    """What measuring columns again has shown: a wrong entry for sure; and its cost so far."""
-
-    sure: bool = False
-    open_columns: int = 0
-
-
-@dataclass(frozen=True)
 class _Law:
-    """The law for entries times u, column after column: (k * m,) comparisons."""
+    """The law for entries times u, (m, k)."""
 
     comparison: Comparison
-    row_sizes: Values  # largest claimed term of each row, (m,)
-    u: Values  # of the columns, (k,)
-    unknown: Mask  # claims that say nothing, (k * m,)
-    smooth: bool  # whether a gap of many bars is final
+    u: Values  # of every input, (n,)
+    columns: Indices  # (k,)
+    claimed: Values
+    unknown: Mask  # claims that say nothing
 
-    def decide(self, slopes: Slopes, claimed: Values, further: Values | float = 0.0) -> Decisions:
-        """Decide every entry; `further` is rounding of claims that was measured."""
+    def column_slopes(self, which: Indices) -> Slopes:
+        """The slopes of some of the columns, one after the other, (c * m,)."""
+        columns = self.columns[which].tolist()
+        return column_slopes(self.comparison.function, self.u, columns, self.comparison.steps)
+
+    @cached_property
+    def row_sizes(self) -> Values:
+        """The largest claimed term of each row, (m,)."""
+        sizes = np.where(np.isfinite(self.claimed), np.abs(self.claimed), 0.0)
+        return np.asarray(sizes.max(axis=1))
+
+    def decide(self, which: Indices, slopes: Slopes, further: Values | float = 0.0) -> Decisions:
+        """Decide the entries of some columns; `further` is rounding of claims that was measured."""
         comparison, settings = self.comparison, self.comparison.settings
-        outputs = self.row_sizes.size
+        outputs, claimed = self.row_sizes.size, self.claimed[:, which].T.reshape(-1)
         sizes = np.where(np.isfinite(claimed), np.abs(claimed), 0.0).reshape(-1, outputs)
         beside = np.maximum(self.row_sizes[None, :], sizes.max(axis=1, keepdims=True)).reshape(-1)
         typical = np.maximum(beside, root_mean_square(self.row_sizes))
-        tolerance = settings.atol * np.repeat(np.abs(self.u), outputs)
+        tolerance = settings.atol * np.repeat(np.abs(self.u[self.columns[which]]), outputs)
         tolerance = tolerance + settings.rtol * slopes.size
         # Of 0 times an infinite slope nothing is known, but where the entry is measured as zero.
-        zero = np.abs(slopes.middle) <= slopes.bar
-        claimed = np.where(self.unknown, np.where(zero, 0.0, np.inf), claimed)
-        slopes = replace(slopes, bar=np.where(self.unknown & ~zero, np.inf, slopes.bar))
+        unknown, zero = self.unknown[:, which].T.reshape(-1), np.abs(slopes.middle) <= slopes.bar
+        claimed = np.where(unknown, np.where(zero, 0.0, np.inf), claimed)
+        slopes = replace(slopes, bar=np.where(unknown & ~zero, np.inf, slopes.bar))
         # Iterative solvers, and other sums that cancel, leave half the digits of a row as zero.
         half = math.sqrt(comparison.claim.unit) * beside
         rounding = np.where(zero, half, 0.0) + comparison.rounding(beside) + further
@@ -256,47 +254,33 @@ class _Law:
         )
 
 
-def _remeasure_columns(
-    law: _Law,
-    slopes: Slopes,
-    claimed: Values,
-    decisions: Decisions,
-    u: Values,
-    columns: Indices,
-    effort: _Effort,
-) -> tuple[Slopes, Decisions, _Effort]:
-    """Slopes and decisions after the most doubtful columns were measured again, and the effort.
+def _remeasure_columns(law: _Law, found: Entries, *, smooth: bool) -> None:
+    """Measure the most doubtful columns again, until an entry is wrong for sure.
 
-    Once one entry is wrong for sure, others of columns that were not measured again count as wrong
-    too, but for those at kinks.
+    Others that were not measured again count as wrong too, but for those at kinks; as open without
+    a sure one.
     """
-    outputs = law.row_sizes.size
-    doubt = (2 * decisions.wrong + decisions.open).reshape(-1, outputs).max(axis=1)
-    measured, further, asked = slopes, np.zeros(claimed.size), np.zeros(claimed.size, bool)
+    doubt = np.maximum(2 * found.wrong, found.open).max(axis=0)
+    unasked, kinked = found.wrong.copy(), found.high > found.low
+    is_sure, open_columns = False, 0
     for k in np.argsort(-doubt, kind="stable")[:_REMEASURED]:
-        is_wrong = doubt[k] > 1
-        if not doubt[k] or effort.sure or (not is_wrong and effort.open_columns >= _REMEASURED):
+        is_wrong, which = doubt[k] > 1, np.asarray([k])
+        if not doubt[k] or is_sure or open_columns == _REMEASURED_OPEN:
             break
-        span = slice(int(k) * outputs, (int(k) + 1) * outputs)
-        again, further[span] = surviving_slopes(
+        again, rounding = surviving_slopes(
             law.comparison,
-            slopes.part(span),
-            claimed[span],
-            unit_vector(u.size, int(columns[k]), float(u[columns[k]])),
-            decisions.allowed[span] if law.smooth and is_wrong else None,
+            law.column_slopes(which),
+            found.claimed[:, k],
+            unit_vector(law.u.size, int(found.columns[k]), float(found.u[k])),
+            found.allowed[:, k] if smooth and is_wrong else None,
         )
-        measured = measured.with_part(span, again)
-        asked[span] = True
-        single = replace(law, u=law.u[k : k + 1], unknown=law.unknown[span])
-        still_wrong = single.decide(again, claimed[span], further[span]).wrong.any()
-        effort = _Effort(bool(still_wrong), effort.open_columns + (not is_wrong))
-    slopes = replace(measured, bar=np.where(slopes.is_infinite & ~asked, np.inf, measured.bar))
-    again_decided = law.decide(slopes, claimed, further)
-    unasked = again_decided.wrong & ~asked
-    if effort.sure:
-        unasked &= slopes.width > 0
-    wrong, open_ = again_decided.wrong & ~unasked, again_decided.open | unasked
-    return slopes, replace(again_decided, wrong=wrong, open=open_), effort
+        found.write(which, again, law.decide(which, again, rounding))
+        unasked[:, k], is_sure = False, bool(found.wrong[:, k].any())
+        open_columns += not is_wrong
+    if is_sure:
+        unasked &= kinked
+    found.wrong &= ~unasked
+    found.open |= unasked
 
 
 def surviving_slopes(
@@ -414,25 +398,6 @@ def _judge_by_classic_step(comparison: Comparison, found: Entries) -> None:
         decided = found.open[:, k] & np.isfinite(function.centre) & (function.unit < DOUBLE)
         found.wrong[:, k] |= decided & ~close
         found.open[:, k] &= ~decided
-
-
-def wrong_pattern(comparison: Comparison, block: MeasuredBlock) -> str:
-    """Which whole rows or columns are wrong, in words; "" where neither says it."""
-    wrong = block.wrong
-    rows, columns = np.flatnonzero(wrong.any(axis=1)), np.flatnonzero(wrong.any(axis=0))
-    if min(wrong.shape) < 2:
-        return ""
-    if wrong.all():
-        return ": all of them"
-    if wrong[rows].all():
-        first = comparison.map.codomain.locate(int(rows[0]))
-        if len(rows) == 1:
-            return f": every entry of {first}"
-        return f": every entry of {len(rows):,} outputs, {first} first"
-    if len(columns) == 1:
-        place = comparison.map.domain.locate(int(block.columns[columns[0]]))
-        return f": all with respect to {place}"
-    return ""
 
 
 def _open_entries(comparison: Comparison, found: Entries, kinks: tuple[Kink, ...]) -> PointResult:

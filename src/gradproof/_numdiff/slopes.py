@@ -263,10 +263,10 @@ def some_scale_agrees(table: DifferenceTable, slopes: Slopes, claimed: Values) -
     as a staircase has, and the claim is not proved wrong. Where F is smooth this cannot happen: a
     difference that is off by c h^2 differs from the next by most of that.
     """
-    h, gap = table.steps[:, None], slopes.gap(claimed)
+    h, gap, noise = table.steps[:, None], slopes.gap(claimed), measured_slopes(table).noise
     difference = (table.ahead - table.behind) / (2 * h)
     largest = np.nan_to_num(np.abs(difference)).max(axis=0)
-    difference = np.where(_SIGMAS * slopes.noise / h < 0.1 * largest, difference, np.nan)
+    difference = np.where(_SIGMAS * noise / h < 0.1 * largest, difference, np.nan)
     one, other = difference[:-1], difference[1:]
     distance = np.abs(one - other)
     near = np.abs(claimed - (one + other) / 2) <= 1.5 * distance + slopes.bar
