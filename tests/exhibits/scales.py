@@ -212,6 +212,15 @@ def at_a_minimum(
 
 EXHIBITS = (
     Exhibit(
+        name="sine_of_large_numbers_with_half_a_slope",  # points nearby have slopes of either sign
+        make_inputs=lambda: (leaf(1906294.08, -992135.99, 606144.57),),
+        wrong=ruled(torch.sin, lambda g, x: g * x.cos() * torch.tensor([1.0, 0.5, 1.0])),
+        right=torch.sin,
+        place=(0, (1,), 0, (1,)),
+        words=("claimed",),
+        step=None,
+    ),
+    Exhibit(
         name="slope_of_a_large_number_at_the_edge_of_its_domain",
         make_inputs=lambda: (leaf(1.0),),
         wrong=ruled(large_at_its_edge, lambda g, x: 3.9 * g),

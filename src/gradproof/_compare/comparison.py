@@ -87,17 +87,18 @@ class Comparison:
             return self.u
         return random_tangent(self.map.domain, self.scales, self.settings.seed, number)
 
-    def slope_nearby(self, w: Values, number: int) -> Values:
+    def slope_nearby(self, w: Values, number: int, part: float = 1.0) -> Values:
         """The slope along w at a nearby point, by one plain difference, (m,).
 
-        The point is so near, in parts of each coordinate, that only a kink makes slopes differ.
+        The point is so near, in parts of each coordinate, that only a kink makes slopes differ, or
+        a function that oscillates very fast. `part`, a power of two, moves it towards the point.
         """
         point, size = self.map.point, np.abs(self.map.point)
         own = np.minimum(self.scales, np.where(size > 0, size, self.scales))
         moves = random_offsets(self.settings.seed, Kind.NEARBY_POINT, number, point.size)
-        x = point + NEARBY * own * moves
-        ahead, behind = (self.function.value_at(x + step * w) for step in (SHORT_STEP, -SHORT_STEP))
-        return np.asarray((ahead - behind) / (2 * SHORT_STEP))
+        x, step = point + part * NEARBY * own * moves, part * SHORT_STEP
+        ahead, behind = (self.function.value_at(x + h * w) for h in (step, -step))
+        return np.asarray((ahead - behind) / (2 * step))
 
     def varies_nearby(self, w: Values) -> Mask:
         """Outputs whose slope along w is another one at some of a few nearby points, (m,)."""

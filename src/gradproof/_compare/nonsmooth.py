@@ -21,6 +21,7 @@ from gradproof._numdiff.slopes import Slopes, measured_slopes, some_scale_agrees
 from gradproof._numdiff.steps import SHORT_STEP
 
 _POINTS = 64  # nearby points at which slopes are sampled, at most
+_NEARER = 2.0**-6  # of the way to such a point
 _SEEN = 16  # slopes that others are compared with, to count pieces of F
 _LEAST_TIE = 3  # equal inputs whose derivatives are exchangeable, and hard to sample one by one
 _LISTED_KINKS = 64
@@ -60,6 +61,12 @@ def slopes_with_neighbours(
         margin = OTHER_SLOPE * size + noise
         beyond = np.maximum(slopes.low - slope, slope - slopes.high) > margin
         beyond &= np.isfinite(slope)
+        if beyond.any():
+            # Pieces of F that meet at the point are cones: on the same ray F has the same slope
+            # nearer by. The sine of a large number has another one.
+            nearer = comparison.slope_nearby(w, number, _NEARER)
+            same = np.abs(nearer - slope) <= margin + noise / _NEARER
+            slope, beyond = np.where(same, slope, np.nan), beyond & same
         low = np.where(beyond, np.minimum(low, slope - noise), low)
         high = np.where(beyond, np.maximum(high, slope + noise), high)
         is_new = np.all([np.abs(slope - other) > margin for other in seen], axis=0)
