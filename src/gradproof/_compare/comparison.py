@@ -157,6 +157,12 @@ def comparison_of(
     )
 
 
+def verified_text(comparison: Comparison, bound: float) -> str:
+    """That a Jacobian was verified, and how finely."""
+    finely = f"to {bound:.0e}" if bound < 1 else "along random directions, not entry by entry"
+    return f"{comparison.size} verified {finely}"
+
+
 def entry_finding(
     comparison: Comparison, row: int, column: int | None, numbers: Sequence[Any]
 ) -> Finding:

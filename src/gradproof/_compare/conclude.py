@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradproof._compare.comparison import Comparison, comparison_of
+from gradproof._compare.comparison import Comparison, comparison_of, verified_text
 from gradproof._compare.entries import (
     TIMES_HONEST,
     entries_result,
@@ -97,12 +97,6 @@ def result_at_point(
         if ill_scaled == np.count_nonzero(comparison.u):
             return inconclusive_point(notes[0])
     return passed_point(verified_text(comparison, bound), bound).with_notes(*notes)
-
-
-def verified_text(comparison: Comparison, bound: float) -> str:
-    """That a Jacobian was verified, and how finely."""
-    finely = f"to {bound:.0e}" if bound < 1 else "along random directions, not entry by entry"
-    return f"{comparison.size} verified {finely}"
 
 
 def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:

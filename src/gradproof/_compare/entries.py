@@ -251,6 +251,7 @@ class _Law:
             typical,
             comparison.resolution.of_entry,
             comparison.resolution.small,
+            np.where(beside > 0, beside, typical),
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradproof._compare.comparison import Comparison, entry_finding, sorted_findings
+from gradproof._compare.comparison import Comparison, sorted_findings, verified_text
 from gradproof._compare.entries import decided_entries, surviving_slopes
 from gradproof._compare.screen import Screen
 from gradproof._compare.tolerances import bound_of_entry, decide, root_mean_square
@@ -70,7 +70,7 @@ def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointRes
     found = _columns_result(comparison, screen, row, column, claimed_product, several=several)
     if found.verdict is Verdict.FAILED:
         return found
-    return _result_along_tangent(comparison, screen) or found
+    return _result_within_tolerance(comparison, screen) or found
 
 
 def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
@@ -186,11 +186,10 @@ def _columns_around(domain: Space, column: int) -> Indices:
     return np.arange(first, min(first + _BLOCK_COLUMNS, span.stop))
 
 
-def _result_along_tangent(comparison: Comparison, screen: Screen) -> PointResult | None:
-    """What the rows say of a Jacobian that is off by too little in any entry to be located.
+def _result_within_tolerance(comparison: Comparison, screen: Screen) -> PointResult | None:
+    """That rows are off by no more than entries of random signs within `rtol` add up to.
 
-    Each entry may be within its tolerance: errors of n entries of random signs add up to sqrt(n) of
-    one, so that much of `rtol` is allowed. None where a row is open even so.
+    Errors of n such entries add up to sqrt(n) of one. None where a row is off by more, or open.
     """
     if screen.claimed is None:
         return None
@@ -205,19 +204,7 @@ def _result_along_tangent(comparison: Comparison, screen: Screen) -> PointResult
         0.0,
         comparison.resolution.of_row,
     )
-    if not decisions.wrong.any():
-        bound = bound_of_entry(decisions.bound, comparison.inputs)
-        if decisions.open.any() or not decisions.bound < 1:
-            return None
-        finely = f"verified to {bound:.0e}" if bound < 1 else "verified along random directions"
-        return passed_point(f"{comparison.size} {finely}, within the tolerance", bound)
-    rows = np.flatnonzero(decisions.wrong)
-    wrong = count_of(len(rows), "row", "rows")
-    summary = f"{wrong} of the {comparison.size} wrong, no single entry"
-    numbers = np.stack(
-        [screen.claimed, slopes.middle, slopes.bar + slopes.width / 2, decisions.allowed], axis=1
-    )
-    findings = sorted_findings(
-        [entry_finding(comparison, int(i), None, numbers[i].tolist()) for i in rows[:8]]
-    )
-    return PointResult(Verdict.FAILED, summary, findings)
+    if not decisions.are_all_right or not decisions.bound < 1:
+        return None
+    bound = bound_of_entry(decisions.bound, comparison.inputs)
+    return passed_point(f"{verified_text(comparison, bound)}, within the tolerance", bound)

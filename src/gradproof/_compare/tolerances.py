@@ -78,6 +78,7 @@ def decide(
     typical: Values | float,
     resolution: float,
     small: float = SMALL,
+    largest: Values | None = None,
 ) -> Decisions:
     """Decide every comparison of a claimed with a measured slope, (k,).
 
@@ -89,6 +90,7 @@ def decide(
         typical: the usual size of slopes beside each.
         resolution: part of its scale that b + s must be below for a slope to be tested.
         small: part of `typical` that counts as zero: such a slope is tested beside `typical`.
+        largest: of the same row or column, in parts of which the bound is; None for `typical`.
     """
     with np.errstate(all="ignore"):
         gap, bar = measured.gap(claimed), measured.bar
@@ -102,7 +104,7 @@ def decide(
         wrong = known & ~((gap <= allowed) & (gap < np.inf))  # NaN is wrong
         wrong |= np.isnan(claimed) & np.isfinite(measured.noise)
         wrong &= ~(infinite & ~known)  # of an infinite claim a missing bar says nothing
-        floor = np.maximum(size, typical)
+        floor = np.maximum(size, typical if largest is None else largest)
         # What only the tolerance excuses is an error of that entry, in parts of itself.
         excused = gap > bar + rounding
         floor = np.where(excused, np.maximum(size, small * np.asarray(typical)), floor)

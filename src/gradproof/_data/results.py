@@ -59,8 +59,8 @@ class PointResult:
         verdict: PASSED, FAILED or INCONCLUSIVE.
         summary: what was seen, what is wrong, or why something is open, in one line.
         findings: disagreements, largest gap first.
-        bound: the largest error, in parts of a row's largest entry, that could have passed; NaN
-            where nothing was measured.
+        bound: the largest error that could have passed, in parts of the largest entry of its row
+            or column; NaN where nothing was measured.
         kinks: entries at which F is not differentiable.
         notes: remarks that do not change the verdict.
         flat: whether nothing was tested since F does not vary and nothing is claimed.
