@@ -206,17 +206,18 @@ class Measurements:
             by_moves = self._rounding_by_moves(probe, known, forward=forward)
             return self._pooled(np.maximum(by_factors, by_moves), forward=forward)
         worst *= _HONEST * max(self.unit, 2.0**-53) / unit
-        if self.is_double:
-            by_factors = rounding_by_factors(ask, probe, np.asarray(ask(probe)), self.unit)
-            worst = np.maximum(worst, by_factors)
-        return self._pooled(worst, forward=forward)
+        known = np.asarray(ask(probe))
+        others = rounding_by_factors(ask, probe, known, self.arithmetic_unit)
+        if self.arithmetic_unit >= DOUBLE:  # a kernel may compute in few bits on float64 arrays too
+            others = np.maximum(others, self._rounding_by_moves(probe, known, forward=forward))
+        return self._pooled(np.maximum(worst, others), forward=forward)
 
     def _rounding_by_moves(self, probe: Values, known: Values, *, forward: bool) -> Values:
         """How far a claim moves where each input moves by a rounding, which rounds it anew."""
-        worst = np.zeros_like(known)
+        worst, step = np.zeros_like(known), 2 * self.arithmetic_unit
         for number in range(_RUNS):
             signs = np.sign(random_tangent(self.map.domain, self.scales, number, number))
-            x = round_to_formats(self.map.domain, self.map.point * (1 + 2 * self.unit * signs))
+            x = round_to_formats(self.map.domain, self.map.point * (1 + step * signs))
             try:
                 near = self.map.map_at(x)
                 again = np.asarray(near.jvp(probe) if forward else near.vjp(probe), float)

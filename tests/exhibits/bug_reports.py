@@ -96,6 +96,18 @@ def only_in_float32(value, backward):
     return ruled(strict, backward, vmap=False)
 
 
+def computed_in_float32(value, backward):
+    """A kernel that computes in float32 whatever it is given."""
+
+    def narrow(*tensors: Tensor) -> list[Tensor]:
+        return [tensor.float() for tensor in tensors]
+
+    def gradients(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(part.to(g.dtype) for part in backward(*narrow(g, *inputs)))
+
+    return ruled(lambda *xs: value(*narrow(*xs)).to(xs[0].dtype), gradients, vmap=False)
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v
 
@@ -145,6 +157,24 @@ FLOAT32_ONLY = (
         right=only_in_float32(attention, attention_gradients(1.0)),
         also=frozenset({"second_point"}),
         options={"reference": attention},
+        step=None,
+    ),
+    Exhibit(
+        name="root_of_the_extent_dropped_from_large_logits_in_a_kernel_that_casts",
+        make_inputs=drawn((16, 8), (16, 8), (16, 8), dtype=SINGLE, scale=8.0),
+        wrong=computed_in_float32(attention, attention_gradients(math.sqrt(8))),
+        right=computed_in_float32(attention, attention_gradients(1.0)),
+        also=frozenset({"second_point"}),
+        options={"reference": attention},
+        step=None,
+    ),
+    Exhibit(
+        name="mean_dropped_from_a_norm_at_ten_in_a_kernel_that_casts",
+        make_inputs=rows_at_ten,
+        wrong=computed_in_float32(norm_of_rows, norm_gradients(0.0)),
+        right=computed_in_float32(norm_of_rows, norm_gradients(1.0)),
+        also=frozenset({"second_point"}),
+        options={"reference": norm_of_rows},
         step=None,
     ),
     Exhibit(

@@ -378,7 +378,10 @@ def _combined_result(answers: list[_Answer], refused: list[str], users: str) -> 
         return replace(inconclusive_point(text), statistics=statistics, reference=names)
     if against:
         return replace(against[0][1], statistics=statistics, reference=names)
-    answer, claims = (agreeing or compared)[0]
+    # One whose own derivative differences resolve tells more than one where they do not.
+    answer, claims = min(
+        agreeing or compared, key=lambda each: each[0].formula.verdict is not Verdict.PASSED
+    )
     doubt = f"not held against {users}" if users else ""
     if answer.formula.verdict is Verdict.INCONCLUSIVE:
         doubt = f"{answer.reference.name}: {answer.formula.summary}"
