@@ -9,7 +9,6 @@ from gradproof import (
     CheckResult,
     Finding,
     Kink,
-    Patch,
     Place,
     Report,
     Statistic,
@@ -88,25 +87,6 @@ def statistics(array: str, **values: float) -> tuple[Statistic, ...]:
 SAME = "the same function in float64"
 
 
-def patch(rows: int = 6, columns: int = 8, wrong_column: int = 3) -> Patch:
-    """A Jacobian that is smooth but for one column, which is claimed to be twice as large."""
-    measured = tuple(
-        tuple(math.cos(i - 0.7 * j) / (1 + abs(i - j)) for j in range(columns)) for i in range(rows)
-    )
-    claimed = tuple(
-        tuple(value * (2 if j == wrong_column else 1) for j, value in enumerate(row))
-        for row in measured
-    )
-    return Patch(
-        outputs=tuple(f"output 0[0, {i}]" for i in range(rows)),
-        inputs=tuple(f"x[1, {j}]" for j in range(columns)),
-        claimed=claimed,
-        measured=measured,
-        error=((2e-11,) * columns,) * rows,
-        wrong=((*[j == wrong_column for j in range(columns)],),) * rows,
-    )
-
-
 FACTOR = Cause(
     "factor",
     "every entry with respect to x[:, 3] is multiplied by 2",
@@ -165,7 +145,6 @@ REPORTS = {
             findings=(entry(1, 2, 1.1, 1.0), entry(1, 3, 1.2, 1.1), entry(2, 3, 1.3, 1.2)) * 3,
             where="column 3 of x: x[:, 3]",
             causes=(FACTOR, *OTHERS),
-            patch=patch(),
             notes=("x[7, 0] lies on the border of its domain: not tested",),
         ),
         CheckResult(

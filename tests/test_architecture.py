@@ -32,7 +32,7 @@ LAYERS = {
     "_checks": 6,
     "_adapters": 6,
     "_numpy": 6,
-    "_explain": 7,  # words, causes and pictures, from evidence: what judges knows nothing of it
+    "_explain": 7,  # words and causes, from evidence: what judges knows nothing of it
     "_engine": 8,
     "_render": 8,
     "": 9,  # gradproof itself
@@ -73,7 +73,7 @@ PUBLIC = {
     *("survey", "SurveyReport", "Case", "CaseResult"),  # of many
     *("Settings", "by_hand"),  # what is asked
     *("Report", "CheckResult", "Verdict", "Finding", "Place", "Kink", "Statistic"),
-    *("Cause", "Patch"),
+    "Cause",
     *("DerivativeError", "Unsupported"),
 }
 

@@ -229,7 +229,7 @@ class SurveyReport:
         return printed.get().rstrip("\n")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the reports to a file that ends in `.json` or, one page with pictures, `.html`.
+        """Write the reports to a file that ends in `.json` or, one page, `.html`.
 
         `gradproof explain FILE.json` prints them again.
 

@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     # The function may move to another folder, so file names are made absolute.
     page = _Parser(add_help=False)
     page.add_argument(
-        "--html", type=os.path.abspath, metavar="FILE", help="also write a page with pictures"
+        "--html", type=os.path.abspath, metavar="FILE", help="also write an HTML page"
     )
 
     summary = "check the derivative of a function"

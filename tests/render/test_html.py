@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import sys
 import tempfile
@@ -13,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import gradproof
-from example_reports import REPORTS, patch, report
-from gradproof import CaseResult, CheckResult, SurveyReport, Verdict
+from example_reports import REPORTS, report
+from gradproof import CaseResult, SurveyReport
 from gradproof.errors import UsageError
 
 pytestmark = pytest.mark.needs("jinja2")
@@ -35,7 +34,7 @@ def page_of_many(named: list[tuple[str, gradproof.Report]]) -> str:
 class Page(HTMLParser):
     """Ids, links, headings and text of a page; a tag that is not closed fails."""
 
-    EMPTY = ("meta", "br", "path", "use", "rect", "image")
+    EMPTY = ("meta", "br")
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -78,7 +77,7 @@ def test_a_page_of_every_report_is_whole_and_fetches_and_runs_nothing():
     assert len(set(page.ids)) == len(page.ids)
     local = [link for link in page.links if link.startswith("#")]
     assert all(link[1:] in page.ids for link in local)
-    assert all(link.startswith(("#", "data:image/png;base64,")) for link in page.links)
+    assert all(link.startswith("#") for link in page.links)
     assert page.headings[:2] == [1, 2]
     assert all(b - a <= 1 for a, b in zip(page.headings, page.headings[1:], strict=False))
     assert "<script" not in text
@@ -124,22 +123,13 @@ def test_statistics_beyond_what_is_allowed_are_marked():
     assert "weight, off in units of eps: slope 1, allowed 4; mean 1, allowed 4; rms" in said
 
 
-def test_a_failure_has_a_picture_and_a_kink_its_sentence():
+def test_a_kink_has_its_sentence():
     kinked = dataclasses.replace(
         REPORTS["explained"].checks[0], kinks=REPORTS["kinks"].checks[0].kinks
     )
     page = page_of(report(kinked))
-    assert page.count("<svg") == page.count("<figcaption>") == 1
-    assert "columns inputs x[1, 0] to x[1, 7]" in page
     assert "x[0] -&gt; output 0[0]: not differentiable, a kink" in page
     assert "9 more without a derivative" in page
-
-
-@pytest.mark.parametrize("value", [0.0, math.nan, math.inf, -math.inf, 1e308, 5e-324])
-def test_odd_pieces_of_a_jacobian_are_drawn(value):
-    piece = dataclasses.replace(patch(2, 2, 0), claimed=((value, 1.0), (-value, 0.0)))
-    check = CheckResult("backward", Verdict.FAILED, "wrong", patch=piece)
-    assert page_of(report(check)).count("<svg") == 1
 
 
 def test_without_the_extra_a_sentence_says_what_is_missing(monkeypatch):
@@ -156,12 +146,7 @@ def test_the_worst_come_first_under_their_names():
 
 def test_names_are_shown_and_never_run():
     bad = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'"
-    check = dataclasses.replace(
-        REPORTS["explained"].checks[0],
-        summary=bad,
-        where=bad,
-        patch=dataclasses.replace(patch(2, 2), outputs=(bad, bad), inputs=(bad, bad)),
-    )
+    check = dataclasses.replace(REPORTS["explained"].checks[0], summary=bad, where=bad)
     hostile = report(check, target=bad, inputs=(bad,), repeat=bad)
     page = page_of_many([(bad, hostile), (bad, hostile)])
     assert "<script" not in page

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from gradproof._data import checks, files
 from gradproof._data.options import unknown_name_message
-from gradproof.errors import UnknownNameError, UsageError
+from gradproof.errors import UnknownNameError
 
 NOT_ASKED = "not asked for"  # how the reason begins of a check whose order was not
 FORMS = ("txt", "json", "html")  # endings of files that a report can be written to
@@ -194,35 +194,6 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Patch:
-    """A part of a Jacobian around a wrong entry, for a picture. Tables are indexed (row, column).
-
-    Attributes:
-        outputs: names of the rows.
-        inputs: names of the columns.
-        claimed: the derivative under test.
-        measured: the same by differences, or by a reference.
-        error: error bars of `measured`.
-        wrong: which entries are refuted.
-    """
-
-    outputs: tuple[str, ...]
-    inputs: tuple[str, ...]
-    claimed: tuple[tuple[float, ...], ...]
-    measured: tuple[tuple[float, ...], ...]
-    error: tuple[tuple[float, ...], ...]
-    wrong: tuple[tuple[bool, ...], ...]
-
-    def __post_init__(self) -> None:
-        shape = [len(self.inputs)] * len(self.outputs)
-        for name in ("claimed", "measured", "error", "wrong"):
-            if [len(row) for row in getattr(self, name)] != shape:
-                raise UsageError(
-                    f"{name}: expected a table of {len(self.outputs)} rows of {len(self.inputs)}"
-                )
-
-
-@dataclass(frozen=True)
 class CheckResult:
     """What one check found, and what it cost.
 
@@ -241,7 +212,6 @@ class CheckResult:
         statistics: deviations in few bits, with their limits.
         where: all wrong entries in words, "the last 3 of 67 rows"; "" if no description fits.
         causes: kinds of mistake that explain the findings, the most likely first.
-        patch: the Jacobian around the first finding, for a picture.
         evidence: numbers for the explanation of a failure; None in a finished report. It is not
             compared, printed or saved.
     """
@@ -259,7 +229,6 @@ class CheckResult:
     statistics: tuple[Statistic, ...] = ()
     where: str = ""
     causes: tuple[Cause, ...] = ()
-    patch: Patch | None = None
     evidence: object = field(default=None, compare=False, repr=False)
 
 
@@ -357,8 +326,8 @@ class Report:
         """Write the report to a file, in the format that its ending names.
 
         Args:
-            path: ending in `.txt` (the text), `.json` (for programs) or `.html` (one page with
-                pictures, which needs the extra `report`).
+            path: ending in `.txt` (the text), `.json` (for programs) or `.html` (one page,
+                which needs the extra `report`).
 
         Returns:
             The path.

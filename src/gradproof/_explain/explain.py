@@ -1,4 +1,4 @@
-"""A failed check with its explanation: first the place, then the causes, and a picture.
+"""A failed check with its explanation: first the place, then the causes.
 
 All of it is made of the findings and of what the check has measured. Nothing is asked of the
 user's function, and no verdict and no finding is changed.
@@ -13,9 +13,9 @@ import numpy as np
 
 from gradproof._checks.linearity import NotLinear
 from gradproof._data import checks
-from gradproof._data.records import Cause, CheckResult, Finding, Patch, Verdict
+from gradproof._data.records import Cause, CheckResult, Finding, Verdict
 from gradproof._data.results import EvidenceElsewhere, MeasuredBlock, count_of
-from gradproof._data.space import Indices, Space, Values
+from gradproof._data.space import Space, Values
 from gradproof._explain.case import WrongJacobian
 from gradproof._explain.causes import ADVICE, named_cause, ranked_causes
 from gradproof._explain.entries import causes_of_entries
@@ -24,7 +24,6 @@ from gradproof._explain.orders import is_symmetric
 from gradproof._explain.place import place_of
 
 _WIDE = 0.05  # of an entry: an error bar that is an interval of slopes
-_SIDE = 12  # rows and columns of a patch at most
 # Checks of the derivative of a backward, by the mode of differentiation.
 _SECOND_ORDER = ("second_order", "third_order", "forward_over_reverse")
 _FEWER = (
@@ -44,7 +43,7 @@ _OF_KINDS = {
 def explain_result(
     result: CheckResult, domain: Space, codomain: Space, point: Values, value: Values
 ) -> CheckResult:
-    """The result with place, causes and a patch of the Jacobian, and without its evidence.
+    """The result with place and causes, and without its evidence.
 
     Only a failure is explained. A claim that is no number has this cause and no other.
 
@@ -121,19 +120,18 @@ def _causes_of_linearity(evidence: object, space: Space) -> tuple[Cause, ...]:
 def _result_with_place_and_causes(
     result: CheckResult, evidence: MeasuredBlock, case: WrongJacobian
 ) -> CheckResult:
-    """The failure with its place, causes and picture, from measured entries."""
+    """The failure with its place and causes, from measured entries."""
     case = replace(case, is_forward=result.name.startswith("forward"))
     causes = result.causes or (() if _are_at_kinks(evidence) else causes_of_entries(case))
     if result.name in _SECOND_ORDER:
         causes = tuple(map(_second_order_cause, causes))
-    patch = _patch(evidence, case.domain, case.codomain) if case.wrong.any() else None
     notes = result.notes
     if not (causes or evidence.whole or _are_at_kinks(evidence)):
         symmetric = [block.name for block in case.blocks() if is_symmetric(block)]
         advice = [f"; {name} is symmetric: {ADVICE['symmetric input']}" for name in symmetric]
         notes = (*notes, "".join((_FEWER, *advice[:1])))
     where = place_of(case) or result.where
-    return replace(result, where=where, causes=causes, patch=patch, notes=notes)
+    return replace(result, where=where, causes=causes, notes=notes)
 
 
 def _are_at_kinks(evidence: MeasuredBlock) -> bool:
@@ -176,31 +174,3 @@ def _second_order_cause(found: Cause) -> Cause:
         return found
     why = "the first derivative takes a value that depends on it as a constant"
     return replace(found, message=f"{found.message}: {why}")
-
-
-def _patch(evidence: MeasuredBlock, domain: Space, codomain: Space) -> Patch:
-    """The entries around the one with the largest gap."""
-    gap = np.abs(evidence.claimed - evidence.measured)
-    gap = np.where(evidence.wrong, np.where(np.isnan(gap), np.inf, gap), -1.0)
-    first = np.unravel_index(int(np.argmax(gap)), gap.shape)
-    rows = _nearest_positions(evidence.rows, int(first[0]))
-    columns = _nearest_positions(evidence.columns, int(first[1]))
-    at = np.ix_(rows, columns)
-    claimed, measured, error = (
-        tuple(map(tuple, table[at].tolist()))
-        for table in (evidence.claimed, evidence.measured, evidence.error)
-    )
-    return Patch(
-        outputs=tuple(str(codomain.locate(int(i))) for i in evidence.rows[rows]),
-        inputs=tuple(str(domain.locate(int(j))) for j in evidence.columns[columns]),
-        claimed=claimed,
-        measured=measured,
-        error=error,
-        wrong=tuple(map(tuple, evidence.wrong[at].tolist())),
-    )
-
-
-def _nearest_positions(coordinates: Indices, middle: int) -> Indices:
-    """Positions of the coordinates nearest to one of them, in order."""
-    distance = np.abs(coordinates - coordinates[middle])
-    return np.sort(np.argsort(distance, kind="stable")[:_SIDE])

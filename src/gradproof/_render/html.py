@@ -1,20 +1,18 @@
 """The report as one page that needs nothing else: no network, no other file, no script.
 
-What the page shows is gathered here; `report.html.jinja` is its form, pictures of Jacobians
-included. Needs Jinja2, the extra `report`.
+What the page shows is gathered here; `report.html.jinja` is its form. Needs Jinja2,
+the extra `report`.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradproof._data.records import Patch, Report, Verdict
+from gradproof._data.records import Report, Verdict
 from gradproof._data.visible import escape_invisible
 from gradproof._render import summary, text
 from gradproof.errors import UsageError
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
 NEEDED = "jinja2"
 SECTIONS = 500  # reports in full; further ones are listed only
-_WHITE, _RED, _BLUE = (255, 255, 255), (178, 24, 43), (33, 102, 172)
 
 
 def render(report: Report) -> str:
@@ -45,12 +42,7 @@ def render_many(reports: Sequence[tuple[str, Report]]) -> str:
     require_template_engine()
     rows = sorted(reports, key=lambda row: WORST_FIRST.index(row[1].verdict))
     sections = [
-        {
-            "name": name,
-            "report": report,
-            "text": text.html_text(report, full=True),
-            "pictures": list(_pictures(report)),
-        }
+        {"name": name, "report": report, "text": text.html_text(report, full=True)}
         for name, report in rows[:SECTIONS]
     ]
     return _template().render(title=_title(rows), rows=rows, sections=sections)
@@ -74,10 +66,7 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: escape_invisible(value) if type(value) is str else value,
     )
-    environment.globals.update(
-        bounded=summary.bound_text,
-        result_line=_result_line,
-    )
+    environment.globals.update(bounded=summary.bound_text, result_line=_result_line)
     return environment.get_template("report.html.jinja")
 
 
@@ -99,64 +88,3 @@ def _result_line(report: Report) -> str:
         return summary.deciding_text(report)
     passed = ", ".join(r.name for r in report.checks if r.verdict is Verdict.PASSED)
     return "; ".join(filter(None, (passed, summary.unverified_text(report))))
-
-
-def _pictures(report: Report) -> Iterator[tuple[list[_Table], str]]:
-    """Tables and caption of the Jacobian around each failure for which it was measured."""
-    for result in report.checks:
-        patch = result.patch
-        if patch is not None and patch.outputs and patch.inputs:
-            yield (
-                _tables_of_patch(patch),
-                f"{result.name}: the Jacobian around the first wrong entry; rows are outputs "
-                f"{_range(patch.outputs)}, columns inputs {_range(patch.inputs)}. Refuted entries "
-                "have a frame; colours go with the root of the size.",
-            )
-
-
-@dataclass(frozen=True)
-class _Table:
-    """One table of a picture: a title, and the colour of every cell."""
-
-    title: str
-    colours: list[list[str]]
-    wrong: tuple[tuple[bool, ...], ...]
-
-
-def _tables_of_patch(patch: Patch) -> list[_Table]:
-    """Claimed, measured and gap of a piece of a Jacobian; the first two have one scale."""
-    gap = [
-        [abs(c - m) for c, m in zip(*rows, strict=True)]
-        for rows in zip(patch.claimed, patch.measured, strict=True)
-    ]
-    both = _largest_size(*patch.claimed, *patch.measured)
-    return [
-        _Table(
-            f"{title}, colours up to {largest:.2g}",
-            [[_colour(value, largest) for value in row] for row in table],
-            patch.wrong,
-        )
-        for title, table, largest in (
-            ("claimed", patch.claimed, both),
-            ("measured", patch.measured, both),
-            ("gap", gap, _largest_size(*gap)),
-        )
-    ]
-
-
-def _largest_size(*rows: Sequence[float]) -> float:
-    return max((abs(value) for row in rows for value in row if math.isfinite(value)), default=0.0)
-
-
-def _colour(value: float, largest: float) -> str:
-    """From white to red, or to blue, by the root, which shows small entries beside large ones."""
-    if not math.isfinite(value):
-        return "#ccc"
-    part = math.sqrt(min(1.0, abs(value) / largest)) if largest else 0.0
-    end = _RED if value > 0 else _BLUE
-    mixed = (round(w + part * (e - w)) for w, e in zip(_WHITE, end, strict=True))
-    return f"rgb({','.join(map(str, mixed))})"
-
-
-def _range(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
