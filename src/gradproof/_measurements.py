@@ -21,7 +21,6 @@ from gradproof._numdiff.probes import (
     round_to_formats,
 )
 from gradproof._numdiff.slopes import Slopes, slopes_along
-from gradproof._numdiff.special_probes import SplitProbe, split_cotangent, split_tangent
 from gradproof._numdiff.steps import StepTables, coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
 
@@ -115,38 +114,14 @@ class Measurements:
         return np.asarray(self.map.vjp(self.constant_cotangent))
 
     @cached_property
-    def split_cotangent(self) -> SplitProbe:
-        """The sum of special cotangents in two parts, a large one and a small one."""
-        return split_cotangent(
-            (self.map.domain, self.map.codomain),
-            self.cotangent,
-            self.gradient,
-            self.constant_cotangent,
-            self.arithmetic_unit,
-            self.settings.seed,
-        )
+    def constant_tangent(self) -> Values:
+        """The tangent of ones, (n,)."""
+        return np.ones(self.map.domain.size)
 
     @cached_property
-    def split_tangent(self) -> SplitProbe:
-        """The sum of special tangents likewise."""
-        return split_tangent(
-            (self.map.domain, self.map.codomain),
-            self.tangent,
-            self.pushforward,
-            self.scales,
-            self.arithmetic_unit,
-            self.settings.seed,
-        )
-
-    @cached_property
-    def large_gradient(self) -> Values:
-        """J^T of the large part of the special cotangents, (n,)."""
-        return np.asarray(self.map.vjp(self.split_cotangent.scaled_part(0)))
-
-    @cached_property
-    def large_pushforward(self) -> Values:
-        """J of the large part of the special tangents, (m,)."""
-        return np.asarray(self.map.jvp(self.split_tangent.scaled_part(0)))
+    def constant_pushforward(self) -> Values:
+        """J of the constant tangent, (m,)."""
+        return np.asarray(self.map.jvp(self.constant_tangent))
 
     @property
     def steps(self) -> StepTables:

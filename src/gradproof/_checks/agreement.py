@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -29,7 +29,8 @@ def vector_findings(
     terms: Sequence[Values] = (),
     forward: bool = False,
     kind: str = "",
-    tolerance: Values | float = 0.0,
+    lost: float = 0.0,
+    rounding: Callable[[], Values] | None = None,
     most: int = 8,
 ) -> tuple[Finding, ...]:
     """Findings for the entries in which a vector is not what it should be, largest gap first.
@@ -47,19 +48,23 @@ def vector_findings(
         terms: vectors whose sizes together bound the rounding of `got`; `expected` where empty.
         forward: whether they are tangents J u; else gradients J^T v.
         kind: of the findings; the name of the check where it is "".
-        tolerance: further gap that is allowed.
+        lost: further gap that is allowed in every entry.
+        rounding: measures what rounding does besides to `got`, where it is not `expected`.
         most: findings at most.
     """
     if got.shape == expected.shape and (got == expected).all():
         return ()
     space = measurements.map.codomain if forward else measurements.map.domain
     size = np.sum([finite_values(np.abs(term)) for term in terms or (expected,)], axis=0)
-    allowed = _allowed_gap(measurements, size, forward=forward) + tolerance
+    allowed = _allowed_gap(measurements, size, forward=forward) + lost
     wrong = _disagreements(measurements, got, expected, size, allowed, forward=forward)
     if not wrong.any():
         return ()
     allowed += measurements.pushforward_rounding if forward else measurements.gradient_rounding
     wrong &= _disagreements(measurements, got, expected, size, allowed, forward=forward)
+    if rounding is not None and wrong.any():
+        allowed += rounding()
+        wrong &= _disagreements(measurements, got, expected, size, allowed, forward=forward)
     gap = np.nan_to_num(np.abs(got - expected), nan=np.inf, posinf=np.inf)
     order = np.argsort(-np.where(wrong, gap, -1.0), kind="stable")[: min(most, int(wrong.sum()))]
     findings = []

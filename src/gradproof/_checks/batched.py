@@ -1,6 +1,8 @@
-"""One vectorised call equals the loop: of a random probe, and of a large one with zeros."""
+"""One vectorised call equals the loop: of a random probe, and of a constant one."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +12,6 @@ from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements, rounding_by_factors
-from gradproof.errors import UsageError
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -51,7 +52,7 @@ def check_forward(measurements: Measurements) -> CheckResult:
 
 
 class _Loop:
-    """Two probes, each asked by itself: a random one, and the large part of special ones.
+    """Two probes, each asked by itself: a random one, and a constant one.
 
     Attributes:
         probes: (2, k).
@@ -59,50 +60,30 @@ class _Loop:
 
     def __init__(self, check: str, measurements: Measurements, *, forward: bool) -> None:
         self._check, self._measurements, self._forward = check, measurements, forward
-        map_ = measurements.map
-        self._ask = map_.jvp if forward else map_.vjp
-        probe = measurements.tangent if forward else measurements.cotangent
-        known = measurements.pushforward if forward else measurements.gradient
-        split = measurements.split_tangent if forward else measurements.split_cotangent
-        large, factor = split.scaled_part(0), split.factors[0]
-        try:
-            product = measurements.large_pushforward if forward else measurements.large_gradient
-        except (Unsupported, UsageError, MemoryError):
-            raise
-        except Exception:  # a rule may refuse a probe for its size, and claims nothing wrong then
-            large, factor = large / factor, 1.0
-            product = self._ask(large)
-        self.probes: Values = np.stack([probe, large])
-        self._products, self._factors = (known, product), (1.0, factor)
+        if forward:
+            probes = [measurements.tangent, measurements.constant_tangent]
+            self._products = [measurements.pushforward, measurements.constant_pushforward]
+        else:
+            probes = [measurements.cotangent, measurements.constant_cotangent]
+            self._products = [measurements.gradient, measurements.constant_gradient]
+        self.probes: Values = np.stack(probes)
 
     def findings(self, got: Values, what: str) -> tuple[Finding, ...]:
-        """Where the rows of a batch are not the products of each probe by itself.
-
-        What rounding does is measured, and allowed, only where there is a gap.
-        """
-        return self._findings_of_row(0, got[0], what) + self._findings_of_row(1, got[1], what)
-
-    def _findings_of_row(self, number: int, got: Values, what: str) -> tuple[Finding, ...]:
-        factor, product = self._factors[number], self._products[number]
-        usual = product / factor
-        tolerance: Values | float = 0.0
-        findings: tuple[Finding, ...] = ()
-        for is_measured in (False, True):
-            if is_measured:
-                unit, probe = self._measurements.unit, self.probes[number]
-                tolerance = rounding_by_factors(self._ask, probe, product, unit) / abs(factor)
-            findings = vector_findings(
+        """Where the rows of a batch are not the products of each probe by itself."""
+        map_, unit = self._measurements.map, self._measurements.unit
+        ask = map_.jvp if self._forward else map_.vjp
+        found: tuple[Finding, ...] = ()
+        for number, (probe, product) in enumerate(zip(self.probes, self._products, strict=True)):
+            found += vector_findings(
                 self._check,
                 self._measurements,
-                got / factor,
-                usual,
+                got[number],
+                product,
                 f"row {number} of {what}",
-                terms=(usual,) if self._forward else (usual, self._products[0]),
+                terms=(product,) if self._forward else (product, self._products[0]),
                 forward=self._forward,
                 kind="batched",
-                tolerance=tolerance,
+                rounding=partial(rounding_by_factors, ask, probe, product, unit),
                 most=3,
             )
-            if not findings:
-                break
-        return findings
+        return found

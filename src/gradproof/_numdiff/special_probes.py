@@ -28,7 +28,6 @@ _DENSE, _CONSTANT, _SINGLE, _CANCELLING, _EQUALS = 2.0, -1.0, 4.0, 5.0, 3.0
 
 _DIGITS = 20.0  # binary ones, by which the parts are larger and smaller than usual
 _SHARE_OF_DIGITS = 1 / 3  # of those that the formats leave: results in between need some too
-_BLOCKS = 8  # of rows, that have zeros by the block
 _LOST = 4.0  # smallest normal numbers, that underflow may cost
 
 
@@ -77,72 +76,42 @@ class SplitProbe:
         return f"2^{small} to 2^{large}"
 
 
-def split_cotangent(
+def split_probe(
     spaces: tuple[Space, Space],
-    cotangent: Values,
-    gradient: Values,
+    probe: Values,
+    product: Values,
     constant: Values,
     unit: float,
     seed: int,
+    scales: Values | None = None,
 ) -> SplitProbe:
-    """2 v - w + 3 q + 5 z + 4 e, each a cotangent that a rule may have a branch for, in two parts.
+    """2 v - s w + 3 q + 5 z + 4 e, each a probe that a rule may have a branch for, in two parts.
 
-    w is constant on each output, 1 on the first; q is -w/4; z is 1 on one row, or column, and -1 on
-    the next, so that sums are exactly zero; e has a single entry. Of one number there are v, w and
-    e. Of very long cotangents, each product of which is dear, v alone is a term.
+    s is the smallest scale and 1 for a cotangent; q is -w/4; z is 1 on one row and -1 on the next,
+    so that sums are exactly zero; e has a single entry. Of tangents, and of one number, there are
+    v, w and e. Of very long probes, each product of which is dear, v alone is a term.
 
     Args:
-        spaces: domain and codomain.
-        cotangent: v.
-        gradient: J^T v as claimed.
-        constant: w.
+        spaces: of the probe and of its product.
+        probe: v, random.
+        product: what is claimed of it.
+        constant: w, the same throughout each array.
         unit: unit round-off of claims.
         seed: of the run.
-    """
-    space = spaces[1]
-    shares = _split_shares(space, seed, 0)
-    terms = [Term("dense", _DENSE, cotangent)]
-    if 0 < space.size <= KEPT:
-        terms.append(Term("constant", _CONSTANT, constant))
-        if space.size > 1:
-            terms.append(Term("equal", _EQUALS, _EQUAL * constant))
-            terms.append(Term("cancelling", _CANCELLING, cancelling_cotangent(space, seed)))
-        terms.append(_single_entry(terms, shares, np.ones(space.size), seed))
-    return _split_sum(spaces, terms, shares, gradient, unit)
-
-
-def split_tangent(
-    spaces: tuple[Space, Space],
-    tangent: Values,
-    pushforward: Values,
-    scales: Values,
-    unit: float,
-    seed: int,
-) -> SplitProbe:
-    """2 u - s w + 4 e, w constant, s the smallest scale, e a single entry of its own scale.
-
-    Args:
-        spaces, unit, seed: as of `split_cotangent`.
-        tangent: u.
-        pushforward: J u as claimed.
-        scales: of the inputs, (n,).
+        scales: of the entries of a tangent; None for a cotangent.
     """
     space = spaces[0]
-    shares = _split_shares(space, seed, 1)
-    terms = [Term("dense", _DENSE, tangent)]
+    shares = _split_shares(space, seed)
+    terms = [Term("dense", _DENSE, probe)]
     if 0 < space.size <= KEPT:
-        # J w may cancel, as that of a softmax: it is kept small beside u, whose size is the
-        # inputs'.
-        terms.append(Term("constant", _CONSTANT * float(scales.min()), np.ones(space.size)))
+        # J w may cancel, as that of a softmax: it is kept small beside J u, u in units of scales.
+        size = 1.0 if scales is None else float(scales.min())
+        terms.append(Term("constant", _CONSTANT * size, constant))
+        if scales is None and space.size > 1:
+            terms.append(Term("equal", _EQUALS, _EQUAL * constant))
+            terms.append(Term("cancelling", _CANCELLING, cancelling_cotangent(space, seed)))
         terms.append(_single_entry(terms, shares, scales, seed))
-    return _split_sum(spaces, terms, shares, pushforward, unit)
-
-
-def _split_sum(
-    spaces: tuple[Space, Space], terms: list[Term], shares: Values, product: Values, unit: float
-) -> SplitProbe:
-    """The sum of some terms in two parts; `product` is that of the first term."""
-    whole, dense = _largest_entry(_weighted_sum(terms)), _largest_entry(terms[0].probe)
+    whole, dense = _largest_entry(_weighted_sum(terms)), _largest_entry(probe)
     sizes = whole, _largest_entry(product) * (whole / dense if dense else 1.0)
     up, down, lost = _reach(spaces, sizes, unit)
     factors = (up * FULL_MANTISSA[0], down * FULL_MANTISSA[1])
@@ -153,8 +122,8 @@ def _weighted_sum(terms: Sequence[Term]) -> Values:
     return np.asarray(np.sum([term.weight * term.probe for term in terms], axis=0))
 
 
-def _single_entry(terms: Sequence[Term], shares: Values, scales: Values, seed: int) -> Term:
-    """A single entry, which is asked by itself as large as the large part is.
+def _single_entry(terms: Sequence[Term], shares: Values, scales: Values | None, seed: int) -> Term:
+    """A single entry, of its own scale, which is asked by itself as large as the large part is.
 
     Its sign is not that of the largest entry of the large part: a clamp may be on one side only,
     and a single number has one sign.
@@ -163,28 +132,29 @@ def _single_entry(terms: Sequence[Term], shares: Values, scales: Values, seed: i
     rest = _weighted_sum(terms) * shares
     # The factor of the large part is negative: the largest entry of it has the other sign.
     value = math.copysign(FULL_MANTISSA[seed % 2], float(rest[np.argmax(np.abs(rest))]))
-    return Term("single", _SINGLE, unit_vector(shares.size, at, value * float(scales[at])))
+    scale = 1.0 if scales is None else float(scales[at])
+    return Term("single", _SINGLE, unit_vector(shares.size, at, value * scale))
 
 
 def cancelling_cotangent(space: Space, seed: int) -> Values:
-    """A cotangent of 1 on a row, or column, of the largest output, -1 on the next, else 0, (m,).
+    """A cotangent of 1 on a row of the largest output, -1 on the next, else 0, (m,).
 
-    Each is constant, as a sum along one dimension hands its cotangent over. Of single numbers two
-    have one each.
+    Of single numbers two have one each.
     """
     cotangent = np.zeros(space.size)
     position = max(range(len(space.slots)), key=lambda k: space.slots[k].size)
-    slot, start = space.slots[position], space.offsets[position]
-    shape = slot.shape if math.prod(slot.shape) * len(slot.parts) == slot.size else (slot.size,)
-    axes = [axis for axis, extent in enumerate(shape) if extent > 1]
-    if not axes:
-        cotangent[start], cotangent[start + 1 if start + 1 < cotangent.size else 0] = 1.0, -1.0
-        return cotangent
-    axis = axes[random_integer(seed, Kind.SPECIAL, 2, len(axes))]
-    rows = cotangent[space.span(position)].reshape(*shape, -1)[..., 0].swapaxes(axis, 0)
+    rows = _rows_of_slot(cotangent[space.span(position)], space.slots[position])
+    if len(rows) == 1:
+        rows = cotangent[:, None]
     at = random_integer(seed, Kind.SPECIAL, 3, len(rows) - 1)
     rows[at], rows[at + 1] = 1.0, -1.0
     return cotangent
+
+
+def _rows_of_slot(values: Values, slot: Slot) -> Values:
+    """The coordinates of an array by rows, along its first dimension that is longer than 1."""
+    longer = (extent for extent in (*slot.shape, len(slot.parts)) if extent > 1)
+    return values.reshape(next(longer, 1), -1)
 
 
 def _reach(
@@ -197,12 +167,11 @@ def _reach(
     grains = [slot.grain for space in spaces for slot in space.slots if slot.size]
     if not grains:
         return 1.0, 1.0, 0.0
-    normal = max(grain.normal for grain in grains)
-    largest = min(grain.largest for grain in grains)
     if unit >= SINGLE and unit > 2 * max(grain.unit for grain in grains):
         # It computes in 16 bits, perhaps in the format of which the range is small.
-        half = FORMATS["float16"]
-        normal, largest = max(normal, half.normal), min(largest, half.largest)
+        grains.append(FORMATS["float16"])
+    normal = max(grain.normal for grain in grains)
+    largest = min(grain.largest for grain in grains)
     used = [min(size, largest) for size in sizes if size > 0] or [1.0]
     above = math.log2(largest) - math.log2(max(used))
     below = max(math.log2(min(used)) - math.log2(normal), 0.0)
@@ -211,35 +180,23 @@ def _reach(
     return 2.0**up, 2.0**-down, _LOST * normal
 
 
-def _split_shares(space: Space, seed: int, number: int) -> Values:
+def _split_shares(space: Space, seed: int) -> Values:
     """The part of each entry that belongs to the first of two parts: 0, 1/2 or 1, (k,).
 
-    Blocks of rows belong to either, others are scattered. The first and the last block belong to
-    different parts, so that each has zeros at an end. A single number belongs to both, in halves.
+    The first row of each array belongs to one part and the last row to the other, so that each
+    part has rows of zeros; entries between are drawn. A single number belongs to both, in halves.
     """
-    pieces = [
-        _shares_of_slot(slot, seed, 8 + 2 * position + number)
-        for position, slot in enumerate(space.slots)
-    ]
-    return np.concatenate(pieces) if pieces else np.zeros(0)
-
-
-def _shares_of_slot(slot: Slot, seed: int, number: int) -> Values:
-    if slot.size < 2:
-        return np.full(slot.size, 0.5)
-    rows = next(extent for extent in (*slot.shape, len(slot.parts)) if extent > 1)
-    count = min(rows, _BLOCKS)
-    bits = random_bits(seed, Kind.SPECIAL, number, count + slot.size)
-    block_bits, shares = bits[:count], bits[count:].reshape(rows, -1).astype(float)
-    block_bits[-1] = not block_bits[0]
-    scattered = np.arange(count) % 2 == 1
-    scattered[-1] = count == 2 and slot.size > rows  # of two rows one has some zeros
-    block = np.arange(rows) * count // rows
-    whole = ~scattered[block]
-    shares[whole] = block_bits[block[whole], None]
-    if shares.min() == shares.max():  # of few entries all may have been drawn alike
-        shares[-1, -1] = 1.0 - shares[-1, -1]
-    return shares.reshape(-1)
+    shares = random_bits(seed, Kind.SPECIAL, 8, space.size).astype(float)
+    for position, slot in enumerate(space.slots):
+        rows = _rows_of_slot(shares[space.span(position)], slot) if slot.size else shares[:0, None]
+        if slot.size == 1:
+            rows[:] = 0.5
+        elif slot.size:
+            rows[0] = rows[0, 0]
+            # Of two rows one has some zeros only.
+            last = rows[-1:] if len(rows) > 2 else rows[-1:, -1:]
+            last[:] = 1.0 - rows[0, 0]
+    return shares
 
 
 def _largest_entry(values: Values) -> float:
