@@ -9,9 +9,11 @@ that the function writes.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +24,9 @@ from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._compare.claims import Mode
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.results import PointResult
-from gradproof._data.space import Values
+from gradproof._data.space import OPEN, Values
 from gradproof._low_precision.combine import mode_result
-from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_bits, random_moves, round_to_formats
 from gradproof._numdiff.steps import NEIGHBOUR
@@ -46,25 +48,6 @@ _SUMMARIES = {
 }
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """What calls at a second point show.
-
-    Attributes:
-        findings: what is wrong.
-        bound: how finely the derivative there is verified; NaN where it is not.
-        doubt: what is wrong, where it need not be a matter of state; "" where nothing is.
-        notes: on what could not be asked.
-        evidence: measured entries that are wrong.
-    """
-
-    findings: tuple[Finding, ...] = ()
-    bound: float = math.nan
-    doubt: str = ""
-    notes: tuple[str, ...] = ()
-    evidence: object = None
-
-
 def check(measurements: Measurements) -> CheckResult:
     """J^T v of the kept call stays what it was, and another point has its own J^T v and J u."""
     map_ = measurements.map
@@ -76,31 +59,21 @@ def check(measurements: Measurements) -> CheckResult:
     if jitter > math.sqrt(measurements.unit) * measurements.largest_value:
         return skipped_check(_NAME, "the function returns another value every time")
     modes = _claimed_modes(measurements)
-    outcome, reason, tried = _Outcome(), "", 0
+    reason, tried = "", list[CheckResult]()
     for x in _second_points(measurements):
         there = _measurements_at(measurements, x)
         if isinstance(there, str):
             reason = there
             continue
-        outcome = _outcome_at(measurements, there, modes)
-        tried += 1
-        decided = outcome.findings or outcome.doubt or not math.isnan(outcome.bound)
-        if decided or tried == _MOST_POINTS:
+        tried.append(_result_at(measurements, there, modes))
+        is_decided = tried[-1].verdict is not Verdict.PASSED or tried[-1].resolution >= 0
+        if is_decided or len(tried) == _MOST_POINTS:
             break
     if not tried:
         return skipped_check(_NAME, f"at the second points tried the function {reason}")
-    if outcome.findings:
+    if tried[-1].verdict is Verdict.FAILED:
         map_.value(map_.point)  # of which later checks find the last call
-        summary, evidence = _SUMMARIES[outcome.findings[0].kind], outcome.evidence
-        return failed_check(
-            _NAME, summary, outcome.findings, evidence=evidence, notes=outcome.notes
-        )
-    if outcome.doubt:
-        return inconclusive_check(_NAME, outcome.doubt, notes=outcome.notes)
-    if math.isnan(outcome.bound):
-        return passed_check(_NAME, _UNCHANGED, notes=outcome.notes)
-    text = f"{_UNCHANGED}, and has its own derivative, to {outcome.bound:.0e}"
-    return passed_check(_NAME, text, notes=outcome.notes, resolution=outcome.bound)
+    return tried[-1]
 
 
 def _claimed_modes(measurements: Measurements) -> tuple[Mode, ...]:
@@ -113,47 +86,39 @@ def _claimed_modes(measurements: Measurements) -> tuple[Mode, ...]:
 
 
 def _second_points(measurements: Measurements) -> Iterator[Values]:
-    """Points far away, the best first: some entries of inputs with both signs have the other one.
-
-    The first entry of each array of several is the point's own: a cache may know an array by that.
-    """
-    map_, seed = measurements.map, measurements.settings.seed
-    turns = random_bits(seed, Kind.REPEAT, _NUMBER, map_.domain.size)
-    turned = _point_nearby(measurements, _FAR[0])
-    for position, slot in enumerate(map_.domain.slots):
-        span = map_.domain.span(position)
-        values = turned[span]
-        if (values < 0).any() and (values > 0).any() and slot.limits == (-math.inf, math.inf):
-            own = turns[span] if turns[span].any() else ~turns[span]
-            turned[span] = np.where(own, -values, values)
-    yield _with_first_entries_unmoved(map_, turned)
+    """Points far away, the best first."""
+    yield _point_nearby(measurements, _FAR[0], is_turned=True)
     for radius in _FAR:
-        yield _with_first_entries_unmoved(map_, _point_nearby(measurements, radius))
+        yield _point_nearby(measurements, radius)
 
 
-def _point_nearby(measurements: Measurements, radius: float) -> Values:
+def _point_nearby(measurements: Measurements, radius: float, *, is_turned: bool = False) -> Values:
     """A random point this far from the map's, in parts of the scales, (n,).
 
-    In numbers of its arrays; half way to the limit of an input where it would leave that.
+    In numbers of its arrays; half way to the limit of an input where it would leave that. The first
+    entry of each array of several is the point's own: a cache may know an array by that. Of what
+    `is_turned`, some entries of inputs with both signs have the other one.
     """
-    map_ = measurements.map
-    domain, point = map_.domain, map_.point
-    moves = random_moves(domain, measurements.settings.seed, Kind.NEARBY_POINT, _NUMBER)
-    x = point + radius * measurements.scales * moves
+    domain, point = measurements.map.domain, measurements.map.point
+    seed = measurements.settings.seed
+    x = point + radius * measurements.scales * random_moves(
+        domain, seed, Kind.NEARBY_POINT, _NUMBER
+    )
+    turns = random_bits(seed, Kind.REPEAT, _NUMBER, domain.size)
     for position, slot in enumerate(domain.slots):
-        span, (low, high) = domain.span(position), slot.limits
-        for limit, is_beyond in ((low, x[span] <= low), (high, x[span] >= high)):
+        span, entry = domain.span(position), len(slot.parts)
+        values, own = x[span], point[span]
+        if is_turned and slot.limits == OPEN and (values < 0).any() and (values > 0).any():
+            flips = turns[span] if turns[span].any() else ~turns[span]
+            values[flips] *= -1
+        for limit, is_beyond in zip(
+            slot.limits, (values <= slot.limits[0], values >= slot.limits[1]), strict=True
+        ):
             if math.isfinite(limit):
-                x[span] = np.where(is_beyond, (point[span] + limit) / 2, x[span])
-    return round_to_formats(domain, x)
-
-
-def _with_first_entries_unmoved(map_: DifferentiableMap, x: Values) -> Values:
-    for position, slot in enumerate(map_.domain.slots):
-        start, entry = map_.domain.span(position).start, len(slot.parts)
+                values[is_beyond] = (own[is_beyond] + limit) / 2
         if slot.size > entry:
-            x[start : start + entry] = map_.point[start : start + entry]
-    return x
+            values[:entry] = own[:entry]
+    return round_to_formats(domain, x)
 
 
 def _measurements_at(measurements: Measurements, x: Values) -> Measurements | str:
@@ -179,20 +144,25 @@ def _measurements_at(measurements: Measurements, x: Values) -> Measurements | st
     return Measurements(there, measurements.settings)
 
 
-def _outcome_at(
+def _result_at(
     measurements: Measurements, there: Measurements, modes: tuple[Mode, ...]
-) -> _Outcome:
-    """The outcome at one second point, at which F has just been called, of the modes there are."""
+) -> CheckResult:
+    """The result at one second point, at which F has just been called, of the modes there are."""
     if "backward" not in modes:
-        return _measured_outcome(measurements, there, modes)
+        return _measured_result(measurements, there, modes)
     if findings := _findings_of_kept_call(measurements, "a call at a second point"):
-        return _Outcome(findings)
-    outcome = _measured_outcome(measurements, there, modes)
-    if outcome.findings or outcome.doubt:
-        return outcome
+        return _failed_result(findings)
+    result = _measured_result(measurements, there, modes)
+    if result.verdict is not Verdict.PASSED:
+        return result
     findings, notes = _findings_of_shared_calls(measurements, there)
     findings = findings or _findings_of_kept_call(measurements, "all calls at a second point")
-    return replace(outcome, findings=findings, notes=outcome.notes + notes)
+    notes = result.notes + notes
+    return _failed_result(findings, notes=notes) if findings else replace(result, notes=notes)
+
+
+def _failed_result(findings: tuple[Finding, ...], **more: Any) -> CheckResult:
+    return failed_check(_NAME, _SUMMARIES[findings[0].kind], findings, **more)
 
 
 def _findings_of_kept_call(measurements: Measurements, calls: str) -> tuple[Finding, ...]:
@@ -225,12 +195,11 @@ def _steady_findings(
     return () if vector_findings(_NAME, measurements, first, second, "") else findings
 
 
-def _measured_outcome(
+def _measured_result(
     measurements: Measurements, there: Measurements, modes: tuple[Mode, ...]
-) -> _Outcome:
+) -> CheckResult:
     """The derivative that is claimed at a second point, held against differences there."""
-    bounds: list[float] = []
-    notes: list[str] = []
+    bounds, notes = list[float](), list[str]()
     for mode in modes:
         try:
             with users_errors():
@@ -241,14 +210,18 @@ def _measured_outcome(
             continue
         except UsersError as error:
             what = "the backward" if mode == "backward" else "forward mode"
-            return _Outcome(doubt=f"at a second point {what} raised {error}")
+            return inconclusive_check(_NAME, f"at a second point {what} raised {error}")
         if result.verdict is Verdict.PASSED:
             bounds.append(result.bound)
         elif result.verdict is Verdict.INCONCLUSIVE or _is_of_rows_only(result):
             notes.append(f"a second point tells nothing of {mode} mode: {result.summary}")
         else:
-            return _outcome_of_failure(measurements, there, mode, result)
-    return _Outcome(bound=min(bounds, default=math.nan), notes=tuple(notes))
+            return _result_of_failure(measurements, there, mode, result)
+    more: dict[str, Any] = {"notes": tuple(notes)}
+    if not bounds:
+        return passed_check(_NAME, _UNCHANGED, **more)
+    text = f"{_UNCHANGED}, and has its own derivative, to {min(bounds):.0e}"
+    return passed_check(_NAME, text, resolution=min(bounds), **more)
 
 
 def _is_of_rows_only(result: PointResult) -> bool:
@@ -271,9 +244,9 @@ def _mode_result(measurements: Measurements, mode: Mode, *, quick: bool = False)
     )
 
 
-def _outcome_of_failure(
+def _result_of_failure(
     measurements: Measurements, there: Measurements, mode: Mode, result: PointResult
-) -> _Outcome:
+) -> CheckResult:
     """A failure at a second point, unless the function may just not be made for such inputs.
 
     What was kept from the first call is all that is claimed, or it is wrong beside the first point
@@ -286,29 +259,25 @@ def _outcome_of_failure(
         for finding in result.findings
     ) or (Finding(_NAME, f"at a second point: {result.summary}", kind),)
     if is_of_first:
-        return _Outcome(findings)
+        return _failed_result(findings)
     if names := there.map.carried_arrays():
         text = (
-            f"at a second point the derivative is wrong, but each call writes into "
-            f"{short_list(names)}, on which the next value depends: what is computed for them "
-            "counts"
+            "at a second point the derivative is wrong, but each call writes into "
+            f"{short_list(names)}, on which the next value depends"
         )
-        return _Outcome(doubt=text)
+        return inconclusive_check(_NAME, text)
     for radius in _NEAR:
-        x = _with_first_entries_unmoved(measurements.map, _point_nearby(measurements, radius))
-        neighbour = _measurements_at(measurements, x)
-        if isinstance(neighbour, Measurements):
-            try:
-                with users_errors():
-                    if _mode_result(neighbour, mode).verdict is Verdict.FAILED:
-                        return _Outcome(findings, evidence=result.block)
-            except UsersError:
+        neighbour = _measurements_at(measurements, _point_nearby(measurements, radius))
+        with contextlib.suppress(UsersError), users_errors():
+            if isinstance(neighbour, str):
                 continue
+            if _mode_result(neighbour, mode).verdict is Verdict.FAILED:
+                return _failed_result(findings, evidence=result.block)
     text = (
         f"{findings[0].message}; nearer it is right: what was kept from the first call is used "
         "there, or the function is not made for such inputs"
     )
-    return _Outcome(doubt=text)
+    return inconclusive_check(_NAME, text)
 
 
 def _findings_of_shared_calls(
