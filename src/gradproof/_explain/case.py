@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -119,15 +118,6 @@ class InputBlock:
         """Whether rows are all outputs, as many as there are columns: all of one real input."""
         rows, columns = self.claimed.shape
         return self.case.whole and self.has_shape and rows == columns and self.parts == 1
-
-    @functools.cached_property
-    def grid(self) -> tuple[int, ...]:
-        """Shape of the columns: of the input, or of one line along its last axis; () of neither."""
-        if self.has_shape:
-            return self.shape
-        length = self.shape[-1] * self.parts if self.shape and self.slot.entries is None else 0
-        is_line = length == self.places.size and self.places[0] % length == 0
-        return (length // self.parts,) if is_line else ()
 
     @property
     def wrong_count(self) -> int:

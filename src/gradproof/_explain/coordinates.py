@@ -25,7 +25,9 @@ def words_of_coordinates(chosen: Mask, space: Space) -> str:
         if part.all():
             whole.append(slot)
             continue
-        words = _words_of_part(part, slot, position)
+        entries = part.reshape(-1, len(slot.parts))
+        is_of_both_parts = (entries == entries[:, :1]).all()
+        words = _words_of_entries(entries[:, 0], slot, position) if is_of_both_parts else ""
         if not words:
             return ""
         parts.append(words)
@@ -35,21 +37,6 @@ def words_of_coordinates(chosen: Mask, space: Space) -> str:
         return whole[0].name
     names = [slot.name for slot in whole]
     return join_words(([f"all of {join_words(names)}"] if whole else []) + parts)
-
-
-def _words_of_part(part: Mask, slot: Slot, position: int) -> str:
-    """Words for some, not all, coordinates of one array."""
-    pairs = part.reshape(-1, len(slot.parts))
-    if (pairs == pairs[:, :1]).all():
-        return _words_of_entries(pairs[:, 0], slot, position)
-    used = pairs.any(axis=0)
-    if used.all():
-        return ""
-    side = int(np.argmax(used))
-    name = {"real": "real", "imag": "imaginary"}[slot.parts[side]]
-    whole = pairs[:, side].all()
-    words = slot.name if whole else _words_of_entries(pairs[:, side], slot, position)
-    return f"the {name} part of {words}" if words else ""
 
 
 def _words_of_entries(chosen: Mask, slot: Slot, position: int) -> str:

@@ -17,15 +17,12 @@ from gradproof._data.records import Cause, CheckResult, Finding, Verdict
 from gradproof._data.results import EvidenceElsewhere, MeasuredBlock, count_of
 from gradproof._data.space import Space, Values
 from gradproof._explain.case import WrongJacobian
-from gradproof._explain.causes import ADVICE, named_cause, ranked_causes
+from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.entries import causes_of_entries
 from gradproof._explain.factors import coarser_formats
-from gradproof._explain.orders import is_symmetric
 from gradproof._explain.place import place_of
 
 _WIDE = 0.05  # of an entry: an error bar that is an interval of slopes
-# Checks of the derivative of a backward, by the mode of differentiation.
-_SECOND_ORDER = ("second_order", "third_order", "forward_over_reverse")
 _FEWER = (
     "only a part of the Jacobian was measured, and it shows no cause: check fewer inputs to see "
     "the cause"
@@ -123,13 +120,9 @@ def _result_with_place_and_causes(
     """The failure with its place and causes, from measured entries."""
     case = replace(case, is_forward=result.name.startswith("forward"))
     causes = result.causes or (() if _are_at_kinks(evidence) else causes_of_entries(case))
-    if result.name in _SECOND_ORDER:
-        causes = tuple(map(_second_order_cause, causes))
     notes = result.notes
     if not (causes or evidence.whole or _are_at_kinks(evidence)):
-        symmetric = [block.name for block in case.blocks() if is_symmetric(block)]
-        advice = [f"; {name} is symmetric: {ADVICE['symmetric input']}" for name in symmetric]
-        notes = (*notes, "".join((_FEWER, *advice[:1])))
+        notes = (*notes, _FEWER)
     where = place_of(case) or result.where
     return replace(result, where=where, causes=causes, notes=notes)
 
@@ -166,11 +159,3 @@ def case_of(
         value=value,
         whole=evidence.whole,
     )
-
-
-def _second_order_cause(found: Cause) -> Cause:
-    """The cause as it is for the derivative of a derivative: zero is a value kept constant."""
-    if found.name != "zero" or found.message.startswith("nothing arrives at cotangent"):
-        return found
-    why = "the first derivative takes a value that depends on it as a constant"
-    return replace(found, message=f"{found.message}: {why}")

@@ -117,10 +117,14 @@ def symmetric_input(block: InputBlock) -> Match | None:
     The gap of entry (i, j) is minus that of (j, i): one condition for each pair.
     """
     shape = block.shape
-    if not block.has_shape or not is_symmetric(block):
+    if not block.has_shape or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
         return None
+    x = block.case.point[block.case.domain.span(block.position)]
     swapped = _swap_of_last_axes(block)
     signs = np.resize((1.0, -1.0) if block.parts == 2 else (1.0,), block.places.size)
+    room = 1e-6 * float(np.abs(x).max())
+    if not (np.abs(x - swapped(x[None, :]) * signs) <= room).all():
+        return None
     gap = block.claimed - block.measured
     allowed = SLACK * (block.allowed + swapped(block.allowed))
     if block.wrong_count < ENOUGH or not (np.abs(gap + swapped(gap) * signs) <= allowed).all():
@@ -129,17 +133,6 @@ def symmetric_input(block: InputBlock) -> Match | None:
     right = "and along symmetric directions the claim is right"
     message = f"{block.name} is symmetric{is_batch}, {right}"
     return Match("symmetric input", message, f"{block.wrong_count:,} gaps cancel in pairs")
-
-
-def is_symmetric(block: InputBlock) -> bool:
-    """Whether the input is a symmetric, or Hermitian, matrix, or a batch of them."""
-    shape = block.shape
-    if block.slot.entries is not None or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
-        return False
-    x = block.case.point[block.case.domain.span(block.position)].reshape(*shape, block.parts)
-    signs = np.array([1.0, -1.0][: block.parts])
-    room = 1e-6 * float(np.abs(x).max(initial=0.0))
-    return bool((np.abs(x - np.swapaxes(x, -2, -3) * signs) <= room).all())
 
 
 def _swap_of_last_axes(block: InputBlock) -> Change:

@@ -87,16 +87,16 @@ def missing_term(block: InputBlock) -> Match | None:
     is missing where the function depends on its input: of a slice on which it does not depend more
     is wrong than a term, as where a mean is taken over too many axes.
     """
-    if block.parts != 1 or not block.grid:
+    if block.parts != 1 or not (block.has_shape and block.shape):
         return None
-    shape = (-1, *block.grid)
+    shape = (-1, *block.shape)
     gap = (block.claimed - block.measured).reshape(shape)
     bars = block.allowed.reshape(shape)
     is_live = block.is_live.reshape(shape)
     for what, pattern, is_centred in _patterns(block):
-        for axes in _axes_subsets(block.grid):
+        for axes in _axes_subsets(block.shape):
             along = tuple(axis + 1 for axis in axes)
-            grid = pattern.reshape(1, *block.grid)
+            grid = pattern.reshape(1, *block.shape)
             if is_centred:
                 grid = grid - grid.mean(axis=along, keepdims=True)
             part = _coefficients(gap, bars, is_live, grid, along)
@@ -109,8 +109,7 @@ def missing_term(block: InputBlock) -> Match | None:
                 message = f"{level:.3g} is added to every entry"
                 evidence = f"the same gap in {gap.size:,} entries"
             else:
-                first = len(block.shape) - len(block.grid)  # of a line along the last axis
-                where = ", ".join(str(first + axis) for axis in axes)
+                where = ", ".join(map(str, axes))
                 shown = "1, as a mean" if what == "1" else what
                 message = (
                     f"a term proportional to {shown} along axis {where} is missing, or too much"
