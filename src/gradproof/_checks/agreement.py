@@ -71,11 +71,11 @@ def vector_findings(
     for j in order:
         place, numbers = space.locate(int(j)), (float(got[j]), float(expected[j]))
         text = f"{'tangent' if forward else 'gradient'} of {place}: {what}"
-        findings.append(_gap_finding(check, kind, text, place, numbers, float(allowed[j]), forward))
+        findings.append(gap_finding(check, kind, text, place, numbers, float(allowed[j]), forward))
     return tuple(findings)
 
 
-def _gap_finding(
+def gap_finding(
     check: str,
     kind: str,
     text: str,
@@ -167,7 +167,7 @@ def repeat_finding(
     text = f"gradient of {place}: another backward of the same cotangent against the first"
     numbers = float(second[worst]), float(first[worst])
     allowed = _tolerated_repeat_gap(measurements.settings, first)
-    return _gap_finding(check, "nondeterministic", text, place, numbers, allowed)
+    return gap_finding(check, "nondeterministic", text, place, numbers, allowed)
 
 
 def differing_entries(settings: RunSettings, first: Values, second: Values) -> Mask:

@@ -6,12 +6,11 @@ shows a gap, to name the one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from gradproof._checks.agreement import gradient_repeats, vector_findings
+from gradproof._checks.agreement import gap_finding, gradient_repeats, vector_findings
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding
@@ -32,6 +31,10 @@ _BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` 
 _MOST_FINDINGS = 3  # of one layout
 
 
+class _NotTakenError(Exception):
+    """The user's code does not take arrays in a layout, which is no mistake."""
+
+
 @dataclass(frozen=True)
 class _Trial:
     """What arrays in one layout, or in several at once, gave.
@@ -40,7 +43,7 @@ class _Trial:
         layout: names, joined by "+".
         of_inputs: whether the inputs have that layout; else the cotangent.
         findings: what is wrong.
-        refusal: that the code does not take such arrays, which is no mistake; "" where it does.
+        refusal: that the code does not take such arrays; "" where it does.
     """
 
     layout: str
@@ -62,69 +65,77 @@ def check(measurements: Measurements) -> CheckResult:
         return skipped_check(_NAME, "no output has a second memory layout")
     trials: list[_Trial] = []
     for stack in stacks:
-        trials += _trials(stack, lambda layout: _cotangent_trial(measurements, layout))
+        trials += _trials(measurements, stack, of_inputs=False)
     if ways:
-        trials += _trials("+".join(ways), lambda layout: _inputs_trial(measurements, layout))
+        trials += _trials(measurements, "+".join(ways), of_inputs=True)
     if any(trial.findings for trial in trials) and not gradient_repeats(measurements):
         return inconclusive_check(_NAME, "the gradient does not repeat, in whatever layout")
     return _result(trials)
 
 
-def _trials(stack: str, trial: Callable[[str], _Trial | None]) -> list[_Trial]:
+def _trials(measurements: Measurements, stack: str, *, of_inputs: bool) -> list[_Trial]:
     """The layouts of a stack at once; each by itself where these are not right."""
-    together, parts = trial(stack), stack.split("+")
-    if together is None:
-        return []
-    if together.is_right or len(parts) < 2:
-        return [together]
-    singles = [single for part in parts if (single := trial(part)) is not None]
-    return [together] if all(single.is_right for single in singles) else singles
+    together, parts = _trial(measurements, stack, of_inputs=of_inputs), stack.split("+")
+    if together is None or together.is_right or len(parts) < 2:
+        return [together] if together else []
+    singles = [_trial(measurements, part, of_inputs=of_inputs) for part in parts]
+    known = [single for single in singles if single is not None]
+    return [together] if all(single.is_right for single in known) else known
+
+
+def _trial(measurements: Measurements, layout: str, *, of_inputs: bool) -> _Trial | None:
+    """What arrays in a layout give; None where the map has no such layout."""
+    findings_of = _findings_of_inputs if of_inputs else _findings_of_cotangent
+    try:
+        return _Trial(layout, of_inputs, findings_of(measurements, layout))
+    except Unsupported:
+        return None
+    except _NotTakenError as refusal:
+        return _Trial(layout, of_inputs, refusal=str(refusal))
 
 
 def _result(trials: list[_Trial]) -> CheckResult:
     notes = tuple(dict.fromkeys(trial.refusal for trial in trials if trial.refusal))
     wrong = [trial for trial in trials if trial.findings]
     if not wrong:
-        right = dict.fromkeys(name for trial in trials if trial.is_right for name in _names(trial))
+        right = dict.fromkeys(
+            ("inputs " if trial.of_inputs else "") + _WORDS.get(part, part)
+            for trial in trials
+            if trial.is_right
+            for part in trial.layout.split("+")
+        )
         names = ", ".join(right) or "none that the function takes"
         return passed_check(_NAME, f"the same in another memory layout: {names}", notes=notes)
-    of_cotangent = [trial.layout for trial in wrong if not trial.of_inputs]
-    of_inputs = [trial.layout for trial in wrong if trial.of_inputs]
+    layouts = {
+        subject: [_phrase(trial.layout) for trial in wrong if trial.of_inputs == of_inputs]
+        for subject, of_inputs in (("the cotangent is", False), ("the inputs are", True))
+    }
     where = " and ".join(
-        f"{subject} {join_words([_phrase(layout) for layout in layouts], 'or')}"
-        for subject, layouts in (("the cotangent is", of_cotangent), ("the inputs are", of_inputs))
-        if layouts
+        f"{subject} {join_words(phrases, 'or')}" for subject, phrases in layouts.items() if phrases
     )
     summary = f"right for contiguous arrays, wrong only where {where}"
-    if "contiguous" in of_cotangent + of_inputs:
+    if any(trial.layout == "contiguous" for trial in wrong):
         summary = f"another result where {where}"
-    return failed_check(
-        _NAME,
-        summary,
-        tuple(finding for trial in wrong for finding in trial.findings),
-        notes=notes,
-        where=f"only where {where}",
-    )
+    findings = tuple(finding for trial in wrong for finding in trial.findings)
+    return failed_check(_NAME, summary, findings, notes=notes, where=f"only where {where}")
 
 
-def _cotangent_trial(measurements: Measurements, layout: str) -> _Trial | None:
-    """What a cotangent in a layout gives; None where the map has no such layout."""
-    trial = _Trial(layout, of_inputs=False)
+def _findings_of_cotangent(measurements: Measurements, layout: str) -> tuple[Finding, ...]:
+    """What is wrong with the gradient of a cotangent in a layout."""
+    kind = f"layout: {layout}"
     what = f"cotangent {_phrase(layout)} against the same values, contiguous"
     for v, expected in _cotangents_with_gradients(measurements, layout):
         try:
             with users_errors():
                 got = measurements.map.vjp_layout(v, layout)
-        except Unsupported:
-            return None
         except UsersError as error:
             if layout in _BITS:
                 text = f"the backward does not take a cotangent {_phrase(layout)}: {error}"
-                return replace(trial, refusal=text)
-            return _trial_that_raised(trial, f"the cotangent is {_phrase(layout)}", error)
-        if findings := _gradient_findings(measurements, trial, got, expected, what):
-            return replace(trial, findings=findings)
-    return trial
+                raise _NotTakenError(text) from error
+            return (_finding_of_error(f"the cotangent is {_phrase(layout)}", error, kind),)
+        if findings := _gradient_findings(measurements, got, expected, what, kind):
+            return findings
+    return ()
 
 
 def _cotangents_with_gradients(
@@ -151,54 +162,47 @@ def _cotangent_equal_along(space: Space, seed: int, axis: int) -> Values:
     for position, slot in enumerate(space.slots):
         axes = [k for k, extent in enumerate(slot.shape) if extent > 1]
         if axes and slot.entries is None and slot.size:
-            span = space.span(position)
-            entries = cotangent[span].reshape(*slot.shape, len(slot.parts))
+            entries = cotangent[space.span(position)].reshape(*slot.shape, len(slot.parts))
             entries[:] = entries.take([0], axes[axis])
-            cotangent[span] = entries.reshape(-1)
     return round_to_formats(space, cotangent)
 
 
-def _inputs_trial(measurements: Measurements, layout: str) -> _Trial | None:
-    """Value and gradient with the inputs in a layout; None where the map has no such layout."""
-    map_, trial, where = measurements.map, _Trial(layout, of_inputs=True), _phrase(layout)
+def _findings_of_inputs(measurements: Measurements, layout: str) -> tuple[Finding, ...]:
+    """What is wrong with value and gradient with the inputs in a layout."""
+    map_, kind, where = measurements.map, f"input layout: {layout}", _phrase(layout)
     try:
         with users_errors():
             other = map_.map_in_layout(layout)
             value = other.kept_value()
-    except Unsupported:
-        return None
     except UsersError as error:
-        return replace(trial, refusal=f"the function does not take inputs {where}: {error}")
-    findings = _value_findings(measurements, value, trial)
+        text = f"the function does not take inputs {where}: {error}"
+        raise _NotTakenError(text) from error
+    what = f"inputs {where} against the same values as given"
+    findings = _value_findings(measurements, value, what, kind)
     if findings and (how := map_.memory_dependence()):  # it is, and is to be, another function
         text = f"the function {how}, and has another value for inputs {where}: not compared"
-        return replace(trial, refusal=text)
+        raise _NotTakenError(text)
     try:
         with users_errors():
             got = other.vjp(measurements.cotangent)
     except UsersError as error:
-        raised = _trial_that_raised(trial, f"the inputs are {where}", error)
-        return replace(raised, findings=(*findings, *raised.findings))
-    what = f"inputs {where} against the same values as given"
-    findings += _gradient_findings(measurements, trial, got, measurements.gradient, what)
-    return replace(trial, findings=findings)
+        return (*findings, _finding_of_error(f"the inputs are {where}", error, kind))
+    return findings + _gradient_findings(measurements, got, measurements.gradient, what, kind)
 
 
-def _value_findings(measurements: Measurements, got: Values, trial: _Trial) -> tuple[Finding, ...]:
+def _value_findings(
+    measurements: Measurements, got: Values, what: str, kind: str
+) -> tuple[Finding, ...]:
     """Where the function has another value: by more than half its digits."""
-    expected, space = measurements.function.centre, measurements.map.codomain
+    function, space = measurements.function, measurements.map.codomain
+    expected = function.centre
     if np.array_equal(got, expected, equal_nan=True):
         return ()
-    where = _phrase(trial.layout)
     if got.shape != expected.shape:
-        message = f"other outputs for inputs {where} than for the same values as given"
-        return (Finding(_NAME, message, _kind(trial)),)
-    root = float(np.sqrt(max(measurements.unit, measurements.function.coarsest_unit)))
-    allowed = root * np.nan_to_num(np.abs(expected), posinf=0.0) + measurements.settings.atol
-    for position, slot in enumerate(space.slots):
-        span = space.span(position)
-        allowed[span] += root * np.max(allowed[span], initial=slot.grain.tiny)
-    allowed += measurements.function.jitter * 8
+        return (Finding(_NAME, f"other outputs: {what}", kind),)
+    root = float(np.sqrt(max(measurements.unit, function.coarsest_unit)))
+    size = np.nan_to_num(np.abs(expected), posinf=0.0) + measurements.largest_value
+    allowed = root * size + measurements.settings.atol + 8 * function.jitter
     wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
     if wrong.any():  # what is left of terms that cancel is rounding, as differences show
         allowed += 16 * np.nan_to_num(measurements.slopes.noise)
@@ -206,37 +210,20 @@ def _value_findings(measurements: Measurements, got: Values, trial: _Trial) -> t
     findings = []
     for i in np.flatnonzero(wrong)[:_MOST_FINDINGS]:
         place, numbers = space.locate(int(i)), (float(got[i]), float(expected[i]))
-        message = (
-            f"value of {place}: {numbers[0]:.6g} for inputs {where}, {numbers[1]:.6g} for the "
-            f"same values as given; allowed {allowed[i]:.2g}"
-        )
-        bound = float(allowed[i])
-        findings.append(Finding(_NAME, message, _kind(trial), None, place, *numbers, 0.0, bound))
+        text = f"value of {place}: {what}"
+        findings.append(gap_finding(_NAME, kind, text, place, numbers, float(allowed[i]), True))
     return tuple(findings)
 
 
 def _gradient_findings(
-    measurements: Measurements, trial: _Trial, got: Values, expected: Values, what: str
+    measurements: Measurements, got: Values, expected: Values, what: str, kind: str
 ) -> tuple[Finding, ...]:
-    return vector_findings(
-        _NAME, measurements, got, expected, what, kind=_kind(trial), most=_MOST_FINDINGS
-    )
+    return vector_findings(_NAME, measurements, got, expected, what, kind=kind, most=_MOST_FINDINGS)
 
 
-def _trial_that_raised(trial: _Trial, where: str, error: UsersError) -> _Trial:
+def _finding_of_error(where: str, error: UsersError, kind: str) -> Finding:
     text = f"it raised where {where}, though not for the same values as given: {error}"
-    return replace(trial, findings=(Finding(_NAME, text, _kind(trial)),))
-
-
-def _kind(trial: _Trial) -> str:
-    """The kind of a finding of this layout."""
-    return f"input layout: {trial.layout}" if trial.of_inputs else f"layout: {trial.layout}"
-
-
-def _names(trial: _Trial) -> list[str]:
-    """How people write the layouts that are joined in one."""
-    prefix = "inputs " if trial.of_inputs else ""
-    return [prefix + _WORDS.get(part, part) for part in trial.layout.split("+")]
+    return Finding(_NAME, text, kind)
 
 
 def _phrase(layout: str) -> str:
