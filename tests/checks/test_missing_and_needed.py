@@ -209,4 +209,4 @@ def test_a_forward_mode_that_is_wrong_only_where_two_of_three_have_no_tangent_fa
     message = report["missing_grad_output"].findings[0].message
     assert "tangents of input 0 and input 1 undefined against zero: got" in message
     message = judged(RaisingProduct.apply)["missing_grad_output"].findings[0].message
-    assert message.startswith("tangent of input 2 undefined: it raised TypeError"), message
+    assert "input 2 undefined: it raised TypeError" in message, message

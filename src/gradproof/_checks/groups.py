@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -33,18 +33,6 @@ def binary_halves(count: int, seed: int) -> list[Group]:
     return [
         frozenset(slot for slot in range(count) if numbers[slot] >> digit & 1) for digit in digits
     ]
-
-
-def smallest_part(group: Group, is_wrong: Callable[[Group], object]) -> Group:
-    """A part of a wrong group that is wrong by itself, halved as long as a half is."""
-    while len(group) > 1:
-        slots = sorted(group)
-        halves = frozenset(slots[: len(slots) // 2]), frozenset(slots[len(slots) // 2 :])
-        part = next((half for half in halves if is_wrong(half)), None)
-        if part is None:
-            break
-        group = part
-    return group
 
 
 def short_list(names: Sequence[str]) -> str:

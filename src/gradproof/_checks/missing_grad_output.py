@@ -2,8 +2,8 @@
 
 J^T v without the cotangents of some outputs, and without those of all others, add up to J^T v: two
 runs for each way to split the outputs in two, and no reference. With about log2 k random halves of
-k outputs, any two outputs are split. Of tangents and J u the same is true. Which outputs they are
-is asked only where a sum is wrong.
+k outputs, any two outputs are split. Of tangents and J u the same is true. Where a sum is wrong,
+each side is compared with zeros.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from gradproof._checks.groups import (
     share_of_subsets,
     short_list,
     singles_and_rests,
-    smallest_part,
 )
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
@@ -108,11 +107,8 @@ class _Products:
                 total, terms = products[0] + products[1], (self._whole, *products)
                 if not self._disagreements(total, self._whole, terms, ""):
                     continue
-            # Which of the two sides, and which slots of it, by halves.
-            wrong = [side for side in sides if self._findings_against_zero(side)]
-            smallest = [smallest_part(side, self._findings_against_zero) for side in wrong]
-            findings = [self._findings_against_zero(missing) for missing in smallest]
-            return sum(findings, ()) or self._findings_of_zeros(sides)
+            wrong = self._findings_against_zero(sides[0]) + self._findings_against_zero(sides[1])
+            return wrong or self._findings_of_zeros(sides)
         return ()
 
     def _findings_against_zero(self, missing: Group) -> tuple[Finding, ...]:
