@@ -90,7 +90,7 @@ def test_long_representations_are_cut():
     assert len(refused(checks="x" * 10**6)) < 300
     assert len(refused(checks=["x" * 10**6])) < 900
     assert len(refused(masked=[[1] * 1000] * 1000)) < 300
-    assert "about 5,000 digits" in refused(seed=10**5000)
+    assert "got an object of type int" in refused(seed=10**5000)
 
 
 @pytest.mark.parametrize(

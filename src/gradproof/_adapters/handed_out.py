@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradproof._data.space import Array, Space
-from gradproof._data.vectors import KEPT
+from gradproof._data.space import KEPT, Array, Space
 
 OVERWRITTEN = "a later {} wrote into {} that an earlier one had returned"
 

@@ -10,8 +10,7 @@ import numpy as np
 from gradproof._data.formats import SINGLE
 from gradproof._data.records import Finding, Place, digits
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import Mask, Values
-from gradproof._data.vectors import finite_values
+from gradproof._data.space import Mask, Values, finite_values
 from gradproof._measurements import Measurements
 
 _OF_LARGEST = 1e-10  # of the largest entry of the array, that a sum in another order may be off by

@@ -7,7 +7,7 @@ import numpy as np
 from gradproof._checks.agreement import repeat_finding, vector_findings
 from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._data.records import CheckResult, Finding
-from gradproof._data.vectors import KEPT
+from gradproof._data.space import KEPT
 from gradproof._measurements import Measurements
 from gradproof.errors import UsageError
 

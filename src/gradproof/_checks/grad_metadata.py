@@ -23,7 +23,6 @@ from gradproof._checks.groups import (
 )
 from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._checks.users_code import UsersError, users_errors
-from gradproof._data.formats import SINGLE
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._maps.contract import DifferentiableMap, Refused, Unsupported
 from gradproof._measurements import Measurements
@@ -64,22 +63,10 @@ def check(measurements: Measurements) -> CheckResult:
     if not measurements.settings.other_inputs or len(map_.domain.slots) < 2:
         return passed_check(_NAME, _ALIKE, notes=notes)
     try:
-        found = _subsets_result(_measurements_of_subsets(measurements))
+        found = _subsets_result(measurements)
     except Unsupported:
         return passed_check(_NAME, _ALIKE, notes=notes)
     return replace(found, notes=(*notes, *found.notes))
-
-
-def _measurements_of_subsets(measurements: Measurements) -> Measurements:
-    """In 16 bits those of the same function in float64, where rounding excuses less."""
-    if measurements.unit <= SINGLE or measurements.settings.trusted:
-        return measurements
-    try:
-        with users_errors():
-            exact = measurements.double_with_rounded_claims
-            return measurements if exact.randomness else exact
-    except (Unsupported, UsersError):  # it does not run there
-        return measurements
 
 
 def _subsets_result(measurements: Measurements) -> CheckResult:

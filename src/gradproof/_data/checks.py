@@ -108,7 +108,12 @@ TABLE: tuple[Check, ...] = (
         "mends it, an index there ignores strides",
     ),
     Check(
-        name="grad_metadata", run="grad_metadata.check", elsewhere=True, rank=1, option="backward"
+        name="grad_metadata",
+        run="grad_metadata.check",
+        compares=True,
+        elsewhere=True,
+        rank=1,
+        option="backward",
     ),
     Check(
         name="sparse",

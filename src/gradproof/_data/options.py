@@ -20,25 +20,17 @@ Kind = Callable[[str, Any], Any]
 
 DEEPEST = 100  # containers in containers; what frameworks take apart by recursion ends near 300
 LETTERS = 60  # of a value in a message
-BITS = 128  # of an integer that is written out
 
 
-class _Short(reprlib.Repr):
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxstring = self.maxother = self.maxlong = LETTERS
-        self.maxlevel = 3
-
-    def repr_int(self, x: int, level: int) -> str:  # noqa: ARG002  # reprlib's signature
-        if x.bit_length() <= BITS:
-            return repr(x)
-        return f"an integer of about {int(x.bit_length() * math.log10(2)):,} digits"
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = LETTERS
+_SHORT.maxlevel = 3
 
 
 def short_repr(value: Any) -> str:
     """A value in a message: its repr on one line, cut, or its type where it has none."""
     try:
-        text = " ".join(_Short().repr(value).split())
+        text = " ".join(_SHORT.repr(value).split())
     except Exception:  # whatever the repr of a user's object does
         return f"an object of type {type(value).__name__}"
     return text if len(text) <= 2 * LETTERS else f"{text[: 2 * LETTERS]}..."

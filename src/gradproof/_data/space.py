@@ -20,6 +20,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 OPEN = (-math.inf, math.inf)  # the limits of an input that has none
+KEPT = 1 << 17  # entries up to which copies of vectors stay in memory
 
 
 def positions(mask: Array) -> list[int]:
@@ -40,6 +41,14 @@ def norm(vector: Array) -> float:
     if not 0.0 < largest < math.inf:
         return largest
     return largest * math.sqrt(dot(vector / largest, vector / largest))
+
+
+def finite_values(values: Array) -> Array:
+    """The values, 0 where they are not finite."""
+    if values.ndim == 1 and math.isfinite(values.dot(values)):
+        return values  # as nearly always; the sum of their squares tells it in one call
+    known = np.isfinite(values)
+    return values if known.all() else np.where(known, values, 0.0)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gradproof._data.space import Mask, Values
-from gradproof._data.vectors import finite_values
+from gradproof._data.space import Mask, Values, finite_values
 from gradproof._numdiff.steps import StepTables
 from gradproof._numdiff.values import DifferenceTable, FunctionValues
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._data.formats import FORMATS, SINGLE
-from gradproof._data.space import Slot, Space, Values
-from gradproof._data.vectors import KEPT
+from gradproof._data.space import KEPT, Slot, Space, Values
 from gradproof._numdiff.probes import Kind, random_bits, random_integer, unit_vector
 
 FULL_MANTISSA = (-math.pi / 3, math.e / 2)  # factors whose products need every digit
