@@ -21,7 +21,6 @@ from gradproof._checks.agreement import vector_findings
 from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
-from gradproof._compare.claims import Mode
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.results import PointResult
 from gradproof._data.space import OPEN, Values
@@ -49,7 +48,7 @@ _SUMMARIES = {
 
 
 def check(measurements: Measurements) -> CheckResult:
-    """J^T v of the kept call stays what it was, and another point has its own J^T v and J u."""
+    """J^T v of the kept call stays what it was, and another point has its own."""
     map_ = measurements.map
     if not measurements.settings.other_inputs:
         return skipped_check(_NAME, "no other inputs are to be tried")
@@ -58,14 +57,14 @@ def check(measurements: Measurements) -> CheckResult:
     jitter = float(measurements.function.jitter.max())
     if jitter > math.sqrt(measurements.unit) * measurements.largest_value:
         return skipped_check(_NAME, "the function returns another value every time")
-    modes = _claimed_modes(measurements)
+    _ = measurements.gradient  # of the kept call, before any call far away
     reason, tried = "", list[CheckResult]()
     for x in _second_points(measurements):
         there = _measurements_at(measurements, x)
         if isinstance(there, str):
             reason = there
             continue
-        tried.append(_result_at(measurements, there, modes))
+        tried.append(_result_at(measurements, there))
         is_decided = tried[-1].verdict is not Verdict.PASSED or tried[-1].resolution >= 0
         if is_decided or len(tried) == _MOST_POINTS:
             break
@@ -74,15 +73,6 @@ def check(measurements: Measurements) -> CheckResult:
     if tried[-1].verdict is Verdict.FAILED:
         map_.value(map_.point)  # of which later checks find the last call
     return tried[-1]
-
-
-def _claimed_modes(measurements: Measurements) -> tuple[Mode, ...]:
-    """The modes to be asked. The gradient of the kept call is, here, before any call far away."""
-    try:
-        _ = measurements.gradient
-    except Unsupported:  # forward mode may be all there is
-        return ("forward",)
-    return ("backward", "forward")
 
 
 def _second_points(measurements: Measurements) -> Iterator[Values]:
@@ -144,15 +134,11 @@ def _measurements_at(measurements: Measurements, x: Values) -> Measurements | st
     return Measurements(there, measurements.settings)
 
 
-def _result_at(
-    measurements: Measurements, there: Measurements, modes: tuple[Mode, ...]
-) -> CheckResult:
-    """The result at one second point, at which F has just been called, of the modes there are."""
-    if "backward" not in modes:
-        return _measured_result(measurements, there, modes)
+def _result_at(measurements: Measurements, there: Measurements) -> CheckResult:
+    """The result at one second point, at which F has just been called."""
     if findings := _findings_of_kept_call(measurements, "a call at a second point"):
         return _failed_result(findings)
-    result = _measured_result(measurements, there, modes)
+    result = _measured_result(measurements, there)
     if result.verdict is not Verdict.PASSED:
         return result
     findings, notes = _findings_of_shared_calls(measurements, there)
@@ -195,64 +181,50 @@ def _steady_findings(
     return () if vector_findings(_NAME, measurements, first, second, "") else findings
 
 
-def _measured_result(
-    measurements: Measurements, there: Measurements, modes: tuple[Mode, ...]
-) -> CheckResult:
+def _measured_result(measurements: Measurements, there: Measurements) -> CheckResult:
     """The derivative that is claimed at a second point, held against differences there."""
-    bounds, notes = list[float](), list[str]()
-    for mode in modes:
-        try:
-            with users_errors():
-                result = _mode_result(there, mode, quick=True)
-                if result.verdict is Verdict.FAILED:
-                    result = _mode_result(there, mode)
-        except Unsupported:
-            continue
-        except UsersError as error:
-            what = "the backward" if mode == "backward" else "forward mode"
-            return inconclusive_check(_NAME, f"at a second point {what} raised {error}")
-        if result.verdict is Verdict.PASSED:
-            bounds.append(result.bound)
-        elif result.verdict is Verdict.INCONCLUSIVE or _is_of_rows_only(result):
-            notes.append(f"a second point tells nothing of {mode} mode: {result.summary}")
-        else:
-            return _result_of_failure(measurements, there, mode, result)
-    more: dict[str, Any] = {"notes": tuple(notes)}
-    if not bounds:
-        return passed_check(_NAME, _UNCHANGED, **more)
-    text = f"{_UNCHANGED}, and has its own derivative, to {min(bounds):.0e}"
-    return passed_check(_NAME, text, resolution=min(bounds), **more)
+    try:
+        with users_errors():
+            result = _point_result(there, quick=True)
+            if result.verdict is Verdict.FAILED:
+                result = _point_result(there)
+    except UsersError as error:
+        return inconclusive_check(_NAME, f"at a second point the backward raised {error}")
+    if result.verdict is Verdict.PASSED:
+        text = f"{_UNCHANGED}, and has its own derivative, to {result.bound:.0e}"
+        return passed_check(_NAME, text, resolution=result.bound)
+    # No entry is wrong by itself: F has kinks within the steps, or is not resolved.
+    is_of_rows_only = {finding.kind for finding in result.findings} == {"row"}
+    if result.verdict is Verdict.INCONCLUSIVE or is_of_rows_only:
+        note = f"a second point tells nothing of the backward: {result.summary}"
+        return passed_check(_NAME, _UNCHANGED, notes=(note,))
+    return _result_of_failure(measurements, there, result)
 
 
-def _is_of_rows_only(result: PointResult) -> bool:
-    """Whether no entry is wrong by itself: F has kinks within the steps, or is not resolved."""
-    return bool(result.findings) and all(finding.kind == "row" for finding in result.findings)
-
-
-def _mode_result(measurements: Measurements, mode: Mode, *, quick: bool = False) -> PointResult:
-    """The result of a mode at a point; `quick` where one tangent is enough."""
+def _point_result(measurements: Measurements, *, quick: bool = False) -> PointResult:
+    """The result of the backward at a point; `quick` where one tangent is enough."""
     return mode_result(
         measurements.map,
         measurements.settings,
-        mode,
+        "backward",
         check=_NAME,
         users_reference=measurements.reference,
         function=measurements.function,
-        gradient=measurements.gradient if mode == "backward" else None,
+        gradient=measurements.gradient,
         slopes=measurements.slopes if measurements.is_double else None,
         quick=quick,
     )
 
 
 def _result_of_failure(
-    measurements: Measurements, there: Measurements, mode: Mode, result: PointResult
+    measurements: Measurements, there: Measurements, result: PointResult
 ) -> CheckResult:
     """A failure at a second point, unless the function may just not be made for such inputs.
 
     What was kept from the first call is all that is claimed, or it is wrong beside the first point
     too.
     """
-    is_of_first = mode == "backward" and np.array_equal(there.gradient, measurements.gradient)
+    is_of_first = np.array_equal(there.gradient, measurements.gradient)
     kind = "first point" if is_of_first else "second point"
     findings = tuple(
         replace(finding, check=_NAME, kind=kind, message=f"at a second point: {finding.message}")
@@ -271,7 +243,7 @@ def _result_of_failure(
         with contextlib.suppress(UsersError), users_errors():
             if isinstance(neighbour, str):
                 continue
-            if _mode_result(neighbour, mode).verdict is Verdict.FAILED:
+            if _point_result(neighbour).verdict is Verdict.FAILED:
                 return _failed_result(findings, evidence=result.block)
     text = (
         f"{findings[0].message}; nearer it is right: what was kept from the first call is used "
