@@ -29,25 +29,6 @@ def within_one(x: Tensor) -> Tensor:
     return passed + (rounded(x) - passed).detach()
 
 
-def clipped(limit: float) -> Callable[..., Any]:
-    """The sine, whose gradient is clipped."""
-    return ruled(torch.sin, lambda g, x: (g * x.cos()).clamp(-limit, limit))
-
-
-class _Clipped(torch.autograd.Function):
-    @staticmethod
-    def forward(_: Any, x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(_: Any, g: Tensor) -> Tensor:
-        return g.clamp(-100, 100)
-
-
-def sine_of_clipped(x: Tensor) -> Tensor:
-    return torch.sin(_Clipped.apply(x))
-
-
 def reversed_by(factor: float) -> Callable[..., Any]:
     """A gradient reversal layer."""
     return ruled(torch.clone, lambda g, _: factor * g)
@@ -79,13 +60,6 @@ EXHIBITS: tuple[Exhibit, ...] = (
         within(1.5),
         within(1.0),
         within_one,
-    ),
-    _defined(
-        "a-gradient-is-clipped-at-another-limit",
-        clipped(101.0),
-        clipped(100.0),
-        sine_of_clipped,
-        check="linearity",
     ),
     Exhibit(
         name="a-straight-through-gradient-without-its-definition",

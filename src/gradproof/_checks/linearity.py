@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradproof._checks.agreement import vector_findings
-from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check
+from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._data.exceptions import exception_line
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import CheckResult, Finding, Verdict
@@ -28,10 +28,7 @@ from gradproof.errors import UsageError
 
 _NAME = "linearity"
 _SMALL_RANGE = 1e6  # largest number of a format, as of float16, that honest sums may exceed
-_LARGE = 2.0**20  # size of large cotangents, and one over that of small ones, beside a definition
-_OPEN_UP_TO = (
-    3.0  # times what is allowed: in few bits roundings that cancellation magnifies are alike
-)
+_OPEN_UP_TO = 3.0  # times what is allowed, in float32, where roundings that cancel may be alike
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def check(measurements: Measurements) -> CheckResult:
         raise refusals[0]
     failed = [result for result in results if result.verdict is Verdict.FAILED]
     if failed and measurements.settings.trusted:
-        return _result_beside_definition(measurements)
+        return skipped_check(_NAME, "the reference is a definition, which need not be linear")
     for result in [*failed, *results]:
         if result.verdict is not Verdict.PASSED:
             return result
@@ -244,22 +241,3 @@ def _rounding(measurements: Measurements, products: _Products, *, forward: bool)
         usual = measurements.pushforward_rounding if forward else measurements.gradient_rounding
         total += usual * (sum(abs(term.weight) for term in split.terms) - 1)
     return total
-
-
-def _result_beside_definition(measurements: Measurements) -> CheckResult:
-    """What is claimed of large and of small cotangents, held against the user's definition.
-
-    Where a reference is believed as it is, a gradient may be clipped, and need not be linear.
-    """
-    map_, settings = measurements.map, measurements.settings
-    definition = map_.map_in_double(settings.reference)
-    grains = [slot.grain.largest for slot in map_.codomain.slots]
-    large = min(_LARGE, *(math.sqrt(largest) for largest in grains))
-    for name, factor in (("large", large), ("small", 1 / large)):
-        v = factor * measurements.cotangent
-        what = f"for {name} cotangents, against the reference"
-        got, expected = map_.vjp(v), definition.vjp(v)
-        if findings := vector_findings(_NAME, measurements, got, expected, what):
-            return failed_check(_NAME, f"off {what}", findings, reference="the reference")
-    text = "as the reference, which is the definition, for large and small cotangents"
-    return passed_check(_NAME, text)
