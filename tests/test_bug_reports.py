@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
 import gradproof
-from exhibits.frame import normal, ruled
+from exhibits.frame import leaf, normal, ruled
 from gradproof.errors import DerivativeWarning, UsageError
 from gradproof.torch import gradcheck, record
 
@@ -98,3 +100,20 @@ def test_a_loss_that_cancels_says_so_in_few_calls():
     assert "nothing was tested" in report["backward"].summary
     assert "of its terms, which cancel" in report["backward"].summary
     assert sum(report["backward"].calls.values()) <= 100
+
+
+def test_a_gap_of_a_solver_that_stops_at_a_tolerance_is_told_the_rtol_that_accepts_it():
+    def backward(g, x):  # an adaptive adjoint takes other steps for another cotangent
+        steps = (g * torch.arange(1.0, 6.0)).sum()
+        return g * x.cos() * (1 + 2e-5 * torch.sin(1e3 * steps))
+
+    fn, x = ruled(torch.sin, backward), normal(5)
+    text = str(gradproof.check(fn, x, seed=0))
+    (rtol,) = re.findall(r"pass\s+rtol=([-+.0-9e]+)", text)
+    assert gradproof.check(fn, x, seed=0, rtol=float(rtol))
+
+
+def test_a_claim_of_nan_is_reported_once():
+    report = gradproof.check(lambda x: torch.where(x > 0, x.sqrt(), 0.0), leaf(-1.0, 0.5), seed=0)
+    assert [each.name for each in report.checks if str(each.verdict) == "failed"] == ["backward"]
+    assert [cause.name for cause in report["backward"].causes] == ["not a number"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from gradproof._data.checks import TABLE, row
-from gradproof._data.records import CheckResult, Report, Verdict
+from gradproof._data.records import CheckResult, Finding, Report, Verdict
 
 # Part of the summary of a check that is open -> what to try; the first that fits.
 _OF_OPEN = {
@@ -37,6 +39,7 @@ _OF_KIND = {
         "shapes that it returns"
     ),
 }
+_NARROW = 1e-3  # of the measured entries: so small a gap may be meant
 _MODES = tuple(each.name for each in TABLE if each.derivative and each.order == 1)
 
 
@@ -81,6 +84,13 @@ def _advice(result: CheckResult, report: Report) -> str:
             "run the formula of the reference in this precision, operation by operation: rounding "
             "alone leaves less than this"
         )
+    off = max((_relative_gap(finding) for finding in result.findings), default=math.inf)
+    if off <= _NARROW:
+        rtol = f"{_rounded_up(off):.0e}"
+        return (
+            f"the largest gaps are below {rtol} of their entries: if a solver stops at a tolerance "
+            f"on purpose, pass rtol={rtol}; else compare formula and function, term by term"
+        )
     others = {each.verdict: each.name for each in report.checks if each.name in _MODES}
     if Verdict.PASSED in others:
         how = f"{others[Verdict.PASSED]} mode is right here: compare the two formulas"
@@ -89,3 +99,15 @@ def _advice(result: CheckResult, report: Report) -> str:
     else:
         how = "compare the formula with the function"
     return f"{how}, term by term, on a case of two or three entries"
+
+
+def _relative_gap(finding: Finding) -> float:
+    """The gap in parts of what was measured; NaN counts as infinite."""
+    off = abs(finding.gap / finding.measured) if finding.measured else math.inf
+    return off if off == off else math.inf
+
+
+def _rounded_up(number: float) -> float:
+    """The number with one significant digit, not below it."""
+    digit = 10.0 ** math.floor(math.log10(number))
+    return math.ceil(number / digit) * digit
