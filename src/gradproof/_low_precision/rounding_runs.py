@@ -195,7 +195,9 @@ def claims_and_runs(
             break
     space = map_.domain if mode == "backward" else map_.codomain
     if mode == "forward" and errors:  # J u of a scaled u is no better known than F itself
-        off = np.nan_to_num(np.abs(np.asarray(map_.kept_value(), float) - value))
+        off = np.abs(np.asarray(map_.kept_value(), float) - value)
+        honest = np.sqrt(np.mean(np.square(value_errors), axis=0)) * (grain.unit / unit)
+        off = np.nan_to_num(np.maximum(off, honest))
         for number, run_error in enumerate(errors):
             signs = np.where(random_bits(settings.seed, Kind.SPECIAL, number, off.size), 1.0, -1.0)
             run_error += signs * off * (unit / grain.unit)
