@@ -374,7 +374,7 @@ EXHIBITS = (
         right=direction,
         order=2,
         step=None,
-        options={"checks": ["second_order", "forward_over_forward"]},
+        options={"checks": ["second_order"]},
         verdict_of_right=UNDECIDED,  # its derivatives are zero, and claimed as roundings
     ),
     Exhibit(

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch.overrides import has_torch_function
 
 from gradproof._adapters.raised import unsupported
 from gradproof._data.options import container
@@ -157,16 +156,6 @@ def backward_gradients(
     would look at that first, which takes longer than the backward of an operation on a few
     numbers, and in a process for the first time imports SymPy.
     """
-    if has_torch_function((*outputs, *tensors)):  # a subclass, or a mode, may be told of it
-        return torch.autograd.grad(
-            outputs,
-            tensors,
-            cotangents,
-            retain_graph=retain_graph,
-            allow_unused=True,
-            create_graph=create_graph,
-            is_grads_batched=is_grads_batched,
-        )
     outputs, tensors = tuple(outputs), tuple(tensors)
     # What PyTorch has around its engine is for threads of devices, and a log of every node.
     run = run_engine if outputs[0].is_cpu else run_engine_with_devices

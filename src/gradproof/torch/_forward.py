@@ -22,7 +22,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
 from gradproof.torch._compat import forward_level, legacy_vmap
 from gradproof.torch._graph import batched_result
-from gradproof.torch._graph_contents import has_custom_function, has_library_operator
+from gradproof.torch._graph_contents import has_library_operator
 from gradproof.torch._outputs import Outputs, floating_in
 from gradproof.torch._tensors import private_vector, to_vector
 
@@ -88,6 +88,8 @@ class Forward:
         """Unsupported where no tangent can be attached to an input."""
         if self._is_able:
             return
+        if isinstance(self._call.fn, Tangent):
+            raise Unsupported("forward mode of forward mode is not checked in PyTorch")
         _load_formulas()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: a function that uses one is not accused of it.
@@ -101,9 +103,6 @@ class Forward:
     def jvp(self, u: Array, missing: frozenset[int] = frozenset()) -> Array:
         """J u; the inputs `missing` are plain tensors instead of having zero tangents."""
         self.require_tangents()
-        function: object = self._call.fn
-        if isinstance(function, Tangent):
-            return self._nested_jvp(function, u)
         tangents = [
             None if slot in missing else tensor
             for slot, tensor in enumerate(self._inputs.direction_tensors(private_vector(u)))
@@ -112,27 +111,9 @@ class Forward:
             found = self._output_tangents(tangents)
             return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
 
-    def _nested_jvp(self, function: Tangent, u: Array) -> Array:
-        """J u by torch.func; Unsupported where that refuses the function, as it does some.
-
-        Within a nested level PyTorch 2.13 takes the tangent of what a custom jvp returns for zero.
-        """
-        if function.is_custom:
-            raise Unsupported(
-                "PyTorch does not differentiate the jvp of a custom Function by forward mode, and "
-                "takes its tangent for zero"
-            )
-        primals = tuple(self._primals())
-        tangents = tuple(self._inputs.direction_tensors(private_vector(u)))
-        found = functional_result(lambda: torch.func.jvp(function, primals, tangents)[1])
-        kept = self._outputs.kept
-        return self._outputs.vector((output, found[output.position]) for output in kept)
-
     def jvp_batch(self, us: Array) -> Array:
         """J u for every row of `us`, under vmap."""
         self.require_tangents()
-        if isinstance(self._call.fn, Tangent):
-            raise Unsupported("no batched forward mode of forward mode")
         rows, outputs = [self._inputs.direction_tensors(u) for u in us], self._outputs
         batch = np.zeros((len(rows), outputs.space.size))
         if not rows:
@@ -192,19 +173,14 @@ class Forward:
         names = [slot.name for slot in self._inputs.space.slots]
         names += [f"tangent of {name}" for name in names]
         tensors = [*self._call.inputs.copy_inputs(), *directions]
-        is_custom = has_custom_function(self._roots)
-        return Tangent(self._call, self._outputs, is_custom), tensors, names
+        return Tangent(self._call, self._outputs), tensors, names
 
 
 class Tangent:
-    """The function (x, u) -> J(x) u of tensors, by torch.func.jvp: dual numbers do not nest.
+    """The function (x, u) -> J(x) u of tensors, by torch.func.jvp."""
 
-    Attributes:
-        is_custom: whether the function uses a custom autograd Function.
-    """
-
-    def __init__(self, call: Call, outputs: Outputs, is_custom: bool) -> None:
-        self._call, self._outputs, self.is_custom = call, outputs, is_custom
+    def __init__(self, call: Call, outputs: Outputs) -> None:
+        self._call, self._outputs = call, outputs
         self._count = len(call.inputs.leaves)
         self.__name__ = f"tangent of {call.name}"
 

@@ -46,12 +46,6 @@ def has_library_operator(outputs: Sequence[torch.Tensor]) -> bool:
     return any(node.name().startswith(LIBRARY_BACKWARD) for node in _nodes_near(outputs))
 
 
-def has_custom_function(outputs: Sequence[torch.Tensor]) -> bool:
-    """Whether a graph, near its outputs, has the node of a custom autograd Function."""
-    kind = torch.autograd.function.BackwardCFunction
-    return any(isinstance(node, kind) for node in _nodes_near(outputs))
-
-
 def coarsest_unit(outputs: Sequence[torch.Tensor]) -> float:
     """Largest unit round-off of what is handed on in a graph, near its outputs.
 
