@@ -27,7 +27,7 @@ from gradproof.errors import DerivativeWarning
 from gradproof.torch import _judge, gradcheck, gradgradcheck
 from gradproof.torch._fast_path import decide_quickly
 from gradproof.torch._modes import FunctionMode
-from gradproof.torch._state import UsualState
+from gradproof.torch._state import ThreadState
 from museum import EXHIBITS
 
 F = torch.nn.functional
@@ -313,10 +313,11 @@ def test_states_that_a_function_leaves_are_put_back() -> None:
         torch.rand(2)
         return x.sin()
 
-    state, random = UsualState.now(), RandomState()
-    assert state is not None
+    state, filters, random = ThreadState.now(), warnings.filters, RandomState()
+    assert state.is_usual()
     assert not is_quick(leave, normal((3,)))
-    assert not state.has_changed()
+    assert ThreadState.now() == state
+    assert warnings.filters is filters
     assert not random.moved_generators()
 
 

@@ -128,7 +128,7 @@ class _Turn:
         with ExitStack() as undo:
             undo.enter_context(_interrupts.hold_interrupts())
             undo.callback(RandomState().restore)
-            undo.enter_context(_warnings_kept())
+            undo.enter_context(keep_warnings())
             for context in list(_contexts.values()):
                 undo.enter_context(context())
             undo.callback(self._close_blocks)
@@ -194,7 +194,8 @@ _interrupts = _Interrupts()
 
 
 @contextmanager
-def _warnings_kept() -> Iterator[None]:
+def keep_warnings() -> Iterator[None]:
+    """The filters of warnings are at the end what they were at the beginning."""
     filters, show = warnings.filters, warnings.showwarning
     try:
         yield

@@ -85,21 +85,11 @@ is_forward_grad_enabled: Callable[[], bool] = torch._C._is_fwd_grad_enabled
 set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
 set_forward_grad_enabled: Callable[[bool], None] = torch._C._set_fwd_grad_enabled
 
-# Stacks of modes, of functions first: length, the one at a place, what takes the last, and adds.
-# For modes that a function entered and never left; publicly a mode is left by itself alone.
-MODE_STACKS: tuple[tuple[Callable[..., Any], ...], ...] = (
-    (
-        torch._C._len_torch_function_stack,
-        torch._C._get_function_stack_at,
-        torch._C._pop_torch_function_stack,
-        torch._C._push_on_torch_function_stack,
-    ),
-    (
-        torch._C._len_torch_dispatch_stack,
-        torch._C._get_dispatch_stack_at,
-        partial(torch._C._pop_torch_dispatch_stack, None),
-        torch._C._push_on_torch_dispatch_stack,
-    ),
+# Stacks of modes, of functions first: the height, and what takes the last mode off. For modes that
+# a function entered and never left; publicly a mode is left by itself alone.
+MODE_STACKS: tuple[tuple[Callable[[], int], Callable[[], Any]], ...] = (
+    (torch._C._len_torch_function_stack, torch._C._pop_torch_function_stack),
+    (torch._C._len_torch_dispatch_stack, partial(torch._C._pop_torch_dispatch_stack, None)),
 )
 
 # Transforms of torch.func that are entered, and leaving those that a function never left.

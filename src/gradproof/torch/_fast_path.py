@@ -28,7 +28,7 @@ from gradproof._compare.tolerances import (
     rounding_part,
 )
 from gradproof._data.space import Mask, Space, Values
-from gradproof._guard import take_turn
+from gradproof._guard import keep_warnings, take_turn
 from gradproof._guard.random import RandomState, draw_numbers
 from gradproof._numdiff.probes import (
     Kind,
@@ -44,7 +44,7 @@ from gradproof.torch._compat import UndefinedGrad, run_engine
 from gradproof.torch._layouts import cotangent_layouts, in_layout
 from gradproof.torch._memory import private_copy
 from gradproof.torch._notes import among_ranks
-from gradproof.torch._state import UsualState
+from gradproof.torch._state import ThreadState
 from gradproof.torch._tensors import slot_like
 
 MOST_ENTRIES = 1 << 22  # inputs, or outputs: the tables of more take too much memory
@@ -78,9 +78,9 @@ def decide_quickly(
     Returns:
         None where that is not decided here.
     """
-    with take_turn():
-        state, random = UsualState.now(), RandomState()
-        if state is None:
+    with take_turn(), keep_warnings():
+        state, random = ThreadState.now(), RandomState()
+        if not state.is_usual():
             return None
         is_unchanged = False
         try:
@@ -89,7 +89,7 @@ def decide_quickly(
             with np.errstate(all="ignore"):
                 run = contextvars.copy_context().run
                 passed = run(lambda: _decision(*make(), seed, undefined=undefined))
-            is_unchanged = not state.has_changed()
+            is_unchanged = ThreadState.now() == state
             return passed if is_unchanged and not drawn.moved_generators() else None
         except Exception:  # what the user's code raises it raises again in the engine
             return None

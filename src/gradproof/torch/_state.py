@@ -6,10 +6,8 @@ and puts back what it found.
 
 from __future__ import annotations
 
-import operator
-import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -99,7 +97,7 @@ class ThreadState(NamedTuple):
     anomalies: tuple[bool, bool]  # looked for, and NaN among them
     gradients: tuple[bool, bool]  # of reverse mode, and of forward mode
     hooks: tuple[str | None, Any]  # of saved tensors: why they are refused, and the last ones
-    modes: tuple[tuple[Any, ...], ...]  # of functions and of operators
+    modes: tuple[int, ...]  # how many are entered, of functions and of operators
     keys: tuple[bool, ...]  # whether each of `LAZY_BITS` is passed over
     transforms: int  # of torch.func that are entered
     level: int  # of forward mode
@@ -119,12 +117,7 @@ class ThreadState(NamedTuple):
                 saved_tensor_hooks._saved_tensors_hooks_get_disabled_error_message(),
                 saved_tensor_hooks._top_saved_tensors_default_hooks(True),
             ),
-            tuple(
-                [
-                    tuple(map(at, range(length()))) if length() else ()
-                    for length, at, _, _ in MODE_STACKS
-                ]
-            ),
+            tuple([height() for height, _ in MODE_STACKS]),
             tuple(map(is_key_excluded, LAZY_BITS)),
             transform_depth(),
             forward_level(),
@@ -145,7 +138,7 @@ class ThreadState(NamedTuple):
             undo.callback(self._restore_hooks)
             undo.callback(set_forward_grad_enabled, self.gradients[1])
             undo.callback(set_grad_enabled, self.gradients[0])
-            undo.callback(self._restore_modes)
+            undo.callback(self._leave_modes)
             for key, is_excluded in zip(LAZY_BITS, self.keys, strict=True):
                 undo.callback(set_key_excluded, key, is_excluded)
             for _ in range(forward_level() - self.level):
@@ -161,14 +154,10 @@ class ThreadState(NamedTuple):
         if why is not None:
             saved_tensor_hooks._saved_tensors_hooks_disable(why, fail_if_non_empty=False)
 
-    def _restore_modes(self) -> None:
-        for modes, (length, at, pop, push) in zip(self.modes, MODE_STACKS, strict=True):
-            while (height := length()) > len(modes) or (
-                height and at(height - 1) is not modes[height - 1]
-            ):
-                pop()
-            for mode in modes[height:]:
-                push(mode)
+    def _leave_modes(self) -> None:
+        for kept, (height, leave_last) in zip(self.modes, MODE_STACKS, strict=True):
+            for _ in range(height() - kept):
+                leave_last()
 
 
 _USUAL = ThreadState(
@@ -178,35 +167,12 @@ _USUAL = ThreadState(
     anomalies=(False, True),
     gradients=(True, True),
     hooks=(None, None),
-    modes=((), ()),
+    modes=(0, 0),
     keys=(False, False),
     transforms=0,
     level=-1,
 )[1:]
 _allow_hooks = saved_tensor_hooks._saved_tensors_hooks_enable
-
-
-class UsualState:
-    """A usual state of this thread and the filters of warnings, to be restored by itself."""
-
-    def __init__(self, kept: ThreadState) -> None:
-        self._kept, self._warnings = kept, (warnings.filters, warnings.showwarning)
-
-    @classmethod
-    def now(cls) -> UsualState | None:
-        """The state now; None where it is not usual."""
-        kept = ThreadState.now()
-        return cls(kept) if kept.is_usual() else None
-
-    def has_changed(self) -> bool:
-        """Whether it is another one now."""
-        now = warnings.filters, warnings.showwarning
-        return ThreadState.now() != self._kept or any(map(operator.is_not, now, self._warnings))
-
-    def restore(self) -> None:
-        """Make this the state again."""
-        warnings.filters, warnings.showwarning = self._warnings
-        self._kept.restore()
 
 
 @contextmanager
@@ -232,10 +198,6 @@ def _usual_state() -> Iterator[None]:
         kept.restore()
 
 
-def _outside_inference() -> AbstractContextManager[object]:
-    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
-
-
 @contextmanager
 def _compiler_off() -> Iterator[None]:
     """Compile the function under test where a check says so, and no check with its caller."""
@@ -253,4 +215,4 @@ def _compiler_off() -> Iterator[None]:
 
 keep_context("compiler", _compiler_off)  # first, or the compiler is given what follows
 keep_context("torch", _usual_state)
-keep_context("inference mode", _outside_inference)
+keep_context("inference mode", partial(torch.inference_mode, mode=False))
