@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
-from torch.nn.parameter import is_lazy
 
 from gradproof._data.exceptions import first_line
 from gradproof._data.inputs import parameter_names, selected_positions
@@ -80,7 +79,8 @@ class Arguments:
             if not captured.is_empty:
                 self.captured = captured
                 self._tree = Tree((*given, dict(captured.tensors)))
-        self._flat = _usable_leaves(self._tree, fn)
+        _refuse_hidden_tensors(self._tree, fn)
+        self._flat = self._tree.leaves
         self.generators = sources_in([*self._flat, *generators])
         self._where, names = self._chosen_places(fn, choice)
         paths = [self._tree.paths[place] for place in self._where]
@@ -225,31 +225,19 @@ class Arguments:
         self._versions[position] = private._version
 
 
-def _usable_leaves(tree: Tree, fn: Callable[..., Any]) -> list[Any]:
-    """Its leaves. UsageError for one that cannot be copied, or hides tensors that require grad."""
-    for position, value in enumerate(tree.leaves):
-        if is_lazy(value):
-            refused = unsupported_kind(value)
-        elif any(tensor.requires_grad for tensor in tensors_in(_hidden_contents(value))):
+def _refuse_hidden_tensors(tree: Tree, fn: Callable[..., Any]) -> None:
+    """UsageError where tensors that require grad are in a container that PyTorch does not know."""
+    for path, value in zip(tree.paths, tree.leaves, strict=True):
+        hidden = list(value.values()) if isinstance(value, Mapping) else []
+        if is_dataclass(value) and not isinstance(value, type):
+            hidden = [getattr(value, field.name, None) for field in fields(value)]
+        if any(tensor.requires_grad for tensor in tensors_in(hidden)):
             kind = type(value).__name__
-            refused = (
-                f"a {kind} with tensors that require grad, and PyTorch does not take such "
-                f"containers apart: register it, torch.export.register_dataclass({kind}), or pass "
-                "its tensors"
+            raise UsageError(
+                f"{input_name(path, parameter_names(fn))} is a {kind} with tensors that require "
+                "grad, and PyTorch does not take such containers apart: register it, "
+                f"torch.export.register_dataclass({kind}), or pass its tensors"
             )
-        else:
-            continue
-        raise UsageError(f"{input_name(tree.paths[position], parameter_names(fn))} is {refused}")
-    return tree.leaves
-
-
-def _hidden_contents(value: Any) -> list[Any]:
-    """What is in a dataclass or a mapping that is not registered with PyTorch's trees."""
-    if isinstance(value, Mapping):
-        return list(value.values())
-    if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, field.name, None) for field in fields(value)]
-    return []
 
 
 def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:

@@ -1,8 +1,8 @@
 """Tensors that a PyTorch function reads from outside of its arguments, found and exchanged.
 
 Parameters and buffers of modules; tensors that require grad in closures, partial applications,
-default arguments, attributes of callable objects and globals. For the time of one call others
-stand in their places, so that they are inputs like any other, and nothing of the user's changes.
+attributes of callable objects and globals. For the time of one call others stand in their places,
+so that they are inputs like any other, and nothing of the user's changes.
 """
 
 from __future__ import annotations
@@ -112,14 +112,6 @@ class Captured:
                     write = functools.partial(store.__setitem__, key)
                     names = {0: self._name_tensor(own, tensor)}
                     self._spots.append(_Spot(Tree(tensor), names, tensor, write))
-            if isinstance(module, torch.nn.RNNBase):  # it keeps its weights in a list as well
-                self._add_weight_list(module)
-
-    def _add_weight_list(self, module: torch.nn.RNNBase) -> None:
-        tree = Tree(module._flat_weights)
-        names = {k: self._names[id(w)] for k, w in enumerate(tree.leaves) if id(w) in self._names}
-        write = functools.partial(module.__dict__.__setitem__, "_flat_weights")
-        self._spots.append(_Spot(tree, names, module._flat_weights, write))
 
     def _search_partial(self, value: functools.partial[Any]) -> None:
         self._search(value.func, "")
@@ -135,22 +127,13 @@ class Captured:
         self._search_place(bound, "", write)
 
     def _search_function(self, fn: types.FunctionType) -> None:
-        """Variables of enclosing functions, default arguments, and globals that it mentions."""
+        """Variables of enclosing functions, and globals that it mentions."""
         code = fn.__code__
         for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # not filled yet
                 self._search_place(
                     cell.cell_contents, name, functools.partial(setattr, cell, "cell_contents")
                 )
-        if fn.__defaults__:
-            last = code.co_varnames[: code.co_argcount][-len(fn.__defaults__) :]
-            defaults = dict(zip(last, fn.__defaults__, strict=True))
-            self._search_place(
-                defaults, "", lambda d: setattr(fn, "__defaults__", tuple(d.values()))
-            )
-        if fn.__kwdefaults__:
-            write = functools.partial(setattr, fn, "__kwdefaults__")
-            self._search_place(dict(fn.__kwdefaults__), "", write)
         if str(fn.__globals__.get("__name__")).startswith(_WITHOUT_WEIGHTS):
             return
         for name in _global_names(code):
