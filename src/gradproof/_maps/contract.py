@@ -245,10 +245,10 @@ class DifferentiableMap(abc.ABC):
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         """What a run of the function and its backward changed beside its results.
 
-        Each as (kind, sentence), kind being "cotangent", "input", "saved", "grad", "default",
-        "gradient" and "output" for what an earlier backward or call had returned, "primal" for
-        another value than the function's beside a derivative, "random" for a random state that was
-        set, and "drawn" for one that was only drawn from: a fault where the gradient depends on it.
+        Each as (kind, sentence), kind being "cotangent", "input", "saved", "grad", "gradient" and
+        "output" for what an earlier backward or call had returned, "primal" for another value than
+        the function's beside a derivative, "random" for a random state that was set, and "drawn"
+        for one that was only drawn from: a fault where the gradient depends on it.
         """
         raise Unsupported("side effects are not observed")
 

@@ -111,7 +111,8 @@ class Call:
 
         `at` are all differentiable tensors of that run, where `tensors` are not all.
         """
-        self.counts.add("vjp")
+        if outputs:
+            self.counts.add("vjp")
         if self.mode is None and self.in_double is None and not self.arguments.captured:
             return backward_gradients(outputs, tensors, cotangents, **options)
         with (
@@ -156,6 +157,8 @@ def backward_gradients(
     would look at that first, which takes longer than the backward of an operation on a few
     numbers, and in a process for the first time imports SymPy.
     """
+    if not outputs:
+        return (None,) * len(tensors)
     outputs, tensors = tuple(outputs), tuple(tensors)
     # What PyTorch has around its engine is for threads of devices, and a log of every node.
     run = run_engine if outputs[0].is_cpu else run_engine_with_devices

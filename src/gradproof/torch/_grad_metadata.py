@@ -13,8 +13,6 @@ from gradproof.torch._graph import Graph
 
 def gradient_traits(graph: Graph, v: Array) -> list[Trait]:
     """Properties of each gradient that differ from its input's."""
-    if not graph.roots:
-        return []
     gradients = graph.grad(graph.outputs.cotangents(v))
     return [
         Trait(slot, what, claimed, expected)
@@ -39,8 +37,6 @@ def _traits(gradient: torch.Tensor, like: torch.Tensor) -> Iterator[tuple[str, s
 
 def outside_domain(graph: Graph, v: Array) -> list[tuple[int, tuple[int, ...], float]]:
     """Non-zero gradients of entries that the domain leaves out."""
-    if not graph.roots:
-        return []
     gradients = graph.grad(graph.outputs.cotangents(v))
     return [
         (slot, index, value)

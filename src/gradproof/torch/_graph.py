@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,8 +40,6 @@ class Graph:
         self.call, self.inputs, self.outputs = call, call.inputs, outputs
         self.tensors, self.results = tensors, floating_in(result)
         self.roots = [self.results[output.position] for output in outputs.attached]
-        self._refused: Unsupported | None = None
-        self._vmapped = False
         self._value: Array | None = None  # what the run returned
         self.returned_gradients = HandedOut()
         self.later_effects: list[tuple[str, str]] = []
@@ -79,7 +76,7 @@ class Graph:
 
     def gradient(self, cotangents: Sequence[torch.Tensor], v: Array) -> Array:
         """J^T v as a vector; the cotangents are the tensors of v. Zero where there are none."""
-        found = self.call.grad(self.roots, self.tensors, cotangents) if cotangents else ()
+        found = self.grad(cotangents)
         vector, handed_out = self.inputs.vector(found), self.returned_gradients
         if handed_out.pair is None:
             handed_out.watch(v, found, vector, self.inputs.vector)
@@ -104,6 +101,7 @@ class Graph:
         return inputs.space.zero_still_entries(batch)
 
     def _rows_by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
+        """By `torch.vmap`."""
         there: list[int] = []
 
         def pull(*cotangents: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
@@ -112,30 +110,25 @@ class Graph:
             found = tuple(gradient for gradient in gradients if gradient is not None)
             return found[0] if len(found) == 1 else found  # no container is taken apart
 
-        self._vmapped = True
-        try:
-            found = batched_result(lambda: torch.vmap(pull)(*stacked))
-        except Unsupported as refused:
-            self._refused = refused
-            raise
-        self._refused = None
+        found = batched_result(lambda: torch.vmap(pull)(*stacked))
         known = dict(zip(there, (found,) if len(there) == 1 else found, strict=True))
         return [known.get(k) for k in range(len(self.tensors))]
 
     def _rows_by_older_batching(self, stacked: list[torch.Tensor]) -> Any:
-        # It has no guard against a write into `.data`, and ends the process: torch.vmap says so
-        # first.
-        if not self._vmapped:
-            with contextlib.suppress(Unsupported):
-                self._rows_by_vmap(stacked)
-        if self._refused is not None and "data" in self._refused.reason:
-            raise self._refused
+        """By `is_grads_batched`.
+
+        It has no guard against a write into `.data`, and ends the process: torch.vmap says so
+        first.
+        """
+        try:
+            self._rows_by_vmap(stacked)
+        except Unsupported as refused:
+            if "data" in refused.reason:
+                raise
         return batched_result(lambda: self.grad(stacked, is_grads_batched=True))
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
-        if not self.roots:
-            return np.zeros(self.inputs.space.size)
         roots, cotangents = list(self.roots), self.outputs.cotangents(v)
         slots = [k for k, slot in enumerate(self.outputs.space.slots) if not slot.detached]
         for place, slot in enumerate(slots):
@@ -153,13 +146,9 @@ class Graph:
             roots = self.outputs.roots(self.call(tensors))
         pairs = zip(roots, self.outputs.cotangents(v), strict=True)
         used = [(root, cotangent) for root, cotangent in pairs if root.requires_grad]
-        gradients: dict[int, torch.Tensor | None] = {}
-        if used:
-            outputs, cotangents = zip(*used, strict=True)
-            places = sorted(slots)
-            wanted = [tensors[place] for place in places]
-            found = self.call.grad(outputs, wanted, cotangents, at=tensors)
-            gradients = dict(zip(places, found, strict=True))
+        wanted, given = [tensors[place] for place in slots], [cotangent for _, cotangent in used]
+        found = self.call.grad([root for root, _ in used], wanted, given, at=tensors)
+        gradients = dict(zip(slots, found, strict=True))
         return self.inputs.vector([gradients.get(place) for place in range(len(tensors))])
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
@@ -175,15 +164,15 @@ class Graph:
         with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
             pairs = [
-                _root_and_cotangent(gradient, direction)
+                (gradient, direction)
                 for gradient, direction in zip(gradients, directions, strict=True)
                 if gradient is not None and gradient.requires_grad
             ]
-            if not pairs:
-                raise Unsupported("the backward is not differentiable in its cotangent")
-            made, weights = zip(*pairs, strict=True)
+            if any(one.layout is not torch.strided for pair in pairs for one in pair):
+                raise Unsupported("a sparse gradient is not differentiated in its cotangent")
+            made, weights = zip(*pairs, strict=True) if pairs else ((), ())
             columns = backward_gradients(made, cotangents, weights, retain_graph=False)
-            if not [column for column in columns if column is not None]:
+            if all(column is None for column in columns):
                 raise Unsupported("the backward is not differentiable in its cotangent")
         del pairs, made  # their graph holds vectors of the size of the inputs
         image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
@@ -255,21 +244,3 @@ def batched_result(run: Callable[[], Any]) -> Any:
     with unsupported(*refusals), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "There is a performance drop|Please use `torch.vmap`")
         return run()
-
-
-def _root_and_cotangent(
-    gradient: torch.Tensor, direction: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """What to go back from, and with which cotangent, for Re sum conj(gradient) direction."""
-    alike = gradient.shape == direction.shape and gradient.dtype is direction.dtype
-    if alike and gradient.layout is direction.layout is torch.strided:
-        return gradient, direction
-    if gradient.layout is not torch.strided:
-        # Also through entries that a sparse gradient leaves out because they are zero.
-        gradient = gradient.to_dense(masked_grad=False)
-    if direction.layout is not torch.strided:
-        direction = direction.to_dense()
-    product = gradient * direction.conj()
-    product = product.real if product.is_complex() else product
-    total = product.to(torch.float64).sum()
-    return total, torch.ones_like(total)

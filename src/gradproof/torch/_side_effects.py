@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -11,11 +10,9 @@ import torch
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw_numbers, effect_on
-from gradproof.torch._compat import default_device
 from gradproof.torch._graph import Graph
 from gradproof.torch._memory import share_memory
 from gradproof.torch._sparse import compressed_indices
-from gradproof.torch._state import put_device_back
 from gradproof.torch._tensors import SPARSE
 
 
@@ -62,14 +59,12 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     tensors = graph.call.inputs.copy_inputs()
     inputs = Watched(tensors)
     saved: list[torch.Tensor] = []
-    defaults = torch.get_default_dtype(), default_device()
-    with restored(partial(_restore_defaults, found, *defaults), graph.call.random.restore):
+    with restored(graph.call.random.restore):
         run = _forward(graph, tensors, saved)
         after_forward = inputs.changed_positions()
         for i in after_forward:
             found.append(("input", f"the function changed its input {leaves[i].slot.name}"))
-        if run.roots:
-            found += _backward_effects(run, v, saved)
+        found += _backward_effects(run, v, saved)
         for i in inputs.changed_positions():
             if i not in after_forward:
                 found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
@@ -135,13 +130,3 @@ def _grad_mark(tensor: torch.Tensor) -> tuple[int, int] | None:
     if not (tensor.is_leaf or tensor.retains_grad) or tensor.grad is None:
         return None
     return id(tensor.grad), tensor.grad._version
-
-
-def _restore_defaults(found: list[tuple[str, str]], dtype: torch.dtype, device: Any) -> None:
-    """Put the default dtype and device back, and add to `found` that they were changed."""
-    if torch.get_default_dtype() != dtype:
-        found.append(("default", f"the default dtype changed to {torch.get_default_dtype()}"))
-        torch.set_default_dtype(dtype)
-    if default_device() is not device:
-        found.append(("default", f"the default device changed to {torch.get_default_device()}"))
-        put_device_back(device)

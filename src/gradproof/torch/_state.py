@@ -82,12 +82,6 @@ def _source_of(value: object) -> Source | None:
     return source_of(value)
 
 
-def put_device_back(kept: Any) -> None:
-    """Make what `default_device` told the default device again."""
-    if default_device() is not kept:
-        torch.set_default_device(kept and kept.device)
-
-
 class ThreadState(NamedTuple):
     """What PyTorch keeps for this thread, or for the process, at one moment."""
 
@@ -133,7 +127,7 @@ class ThreadState(NamedTuple):
             return
         with ExitStack() as undo:
             undo.callback(torch.set_default_dtype, self.dtype)
-            undo.callback(put_device_back, self.device)
+            undo.callback(self._restore_device)
             undo.callback(torch.set_anomaly_enabled, *self.anomalies)
             undo.callback(self._restore_hooks)
             undo.callback(set_forward_grad_enabled, self.gradients[1])
@@ -145,6 +139,10 @@ class ThreadState(NamedTuple):
                 undo.callback(forward_ad.exit_dual_level)
             if transform_depth() > self.transforms:
                 undo.callback(leave_transforms, self.transforms)
+
+    def _restore_device(self) -> None:
+        if default_device() is not self.device:
+            torch.set_default_device(self.device and self.device.device)
 
     def _restore_hooks(self) -> None:
         why, there = self.hooks
