@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
@@ -46,38 +45,28 @@ __all__ = [
 P = ParamSpec("P")
 
 
-def _as_pytorch(kind: _options.Kind) -> _options.Kind:
-    """The kind, whose refusals are exceptions of PyTorch's too."""
-
-    def parsed(name: str, value: Any) -> Any:
-        try:
-            return kind(name, value)
-        except UsageError as error:
-            raise WrongNumberError(str(error)) from None
-
-    return parsed
-
-
-# How an option is annotated -> what it may be.
-_KINDS: dict[str, _options.Kind] = {
-    "float": _as_pytorch(_options.number),
-    "bool": _options.truth,
-    "bool | None": _options.truth,
+# What an option may be, where it is not true or false.
+_NUMBERS: dict[str, _options.Kind] = {
+    "eps": _options.positive_number,
+    "atol": _options.number,
+    "rtol": _options.number,
+    "nondet_tol": _options.number,
 }
+_NO_OPTIONS = {"func", "inputs", "grad_outputs", "inconclusive"}
 
 
 def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
-    options = inspect.signature(face).parameters
-    kinds = {
-        name: _KINDS[each.annotation] for name, each in options.items() if each.annotation in _KINDS
-    }
-    kinds["eps"] = _as_pytorch(_options.positive_number)
+    """The same face; an option that is not of its kind raises an exception of PyTorch's too."""
 
     @functools.wraps(face)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> bool:
         __tracebackhide__ = True
-        for name in [each for each in kwargs if each in kinds]:
-            kwargs[name] = kinds[name](name, kwargs[name])
+        for name in kwargs.keys() - _NO_OPTIONS:
+            kind: _options.Kind = _NUMBERS.get(name, _options.truth)
+            try:
+                kwargs[name] = kind(name, kwargs[name])
+            except UsageError as error:
+                raise WrongNumberError(str(error)) from None
         return face(*args, **kwargs)
 
     return wrapper

@@ -40,6 +40,7 @@ class Graph:
         self.call, self.inputs, self.outputs = call, call.inputs, outputs
         self.tensors, self.results = tensors, floating_in(result)
         self.roots = [self.results[output.position] for output in outputs.attached]
+        self._is_vmapped = False  # by torch.vmap, which did not refuse it
         self._value: Array | None = None  # what the run returned
         self.returned_gradients = HandedOut()
         self.later_effects: list[tuple[str, str]] = []
@@ -111,6 +112,7 @@ class Graph:
             return found[0] if len(found) == 1 else found  # no container is taken apart
 
         found = batched_result(lambda: torch.vmap(pull)(*stacked))
+        self._is_vmapped = True
         known = dict(zip(there, (found,) if len(there) == 1 else found, strict=True))
         return [known.get(k) for k in range(len(self.tensors))]
 
@@ -121,7 +123,8 @@ class Graph:
         first.
         """
         try:
-            self._rows_by_vmap(stacked)
+            if not self._is_vmapped:
+                self._rows_by_vmap(stacked)
         except Unsupported as refused:
             if "data" in refused.reason:
                 raise

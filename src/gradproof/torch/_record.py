@@ -8,12 +8,10 @@ patched for all threads.
 from __future__ import annotations
 
 import contextlib
-import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -123,13 +121,13 @@ class Seen:
         place = f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
         if reason := self._refusal(leaves):
             return Met(name, place, None, reason=reason)
-        twins = _copied_modules(leaves)
-        is_hole = [isinstance(leaf, torch.Tensor) and id(leaf) not in twins for leaf in leaves]
+        # Adjoints of solvers are handed a module and its parameters, which stay one with it: they
+        # are found in the function, as what it captures.
+        modules = [leaf for leaf in leaves if isinstance(leaf, torch.nn.Module)]
+        held = {id(parameter) for module in modules for parameter in module.parameters()}
+        is_hole = [isinstance(leaf, torch.Tensor) and id(leaf) not in held for leaf in leaves]
         holes = [k for k, is_open in enumerate(is_hole) if is_open]
-        others = [
-            None if is_open else twins.get(id(leaf), leaf)
-            for leaf, is_open in zip(leaves, is_hole, strict=True)
-        ]
+        others = [None if k in holes else leaf for k, leaf in enumerate(leaves)]
         is_function = isinstance(target, type)
 
         def function(*tensors: torch.Tensor) -> Any:
@@ -156,22 +154,6 @@ class Seen:
         if (largest := max(tensor.numel() for tensor in tensors)) > self._largest:
             return f"an input has {largest:,} entries; record a smaller case, or raise largest="
         return ""
-
-
-def _copied_modules(leaves: Sequence[Any]) -> dict[int, Any]:
-    """Copies, by identity, of the modules whose parameters stand beside them, and of the latter.
-
-    Adjoints of solvers are called so. The parameters stay one with those of their module.
-    """
-    tensors = {id(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
-    found: dict[int, Any] = {}
-    for module in leaves:
-        if isinstance(module, torch.nn.Module):
-            own = list(module.parameters())
-            if not tensors.isdisjoint(map(id, own)):
-                found[id(module)] = twin = copy.deepcopy(module)
-                found.update(zip(map(id, own), twin.parameters(), strict=True))
-    return found
 
 
 # The worst first; None is what could not be asked.
@@ -211,44 +193,31 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
         >>> [str(report.verdict) for report in seen.check().reports.values()]
         ['passed']
     """
+    from unittest.mock import patch  # which imports asyncio
+
     seen = Seen(largest)
-    with ExitStack() as stack:
-        for owner, name, made in _patches(seen):
-            own = vars(owner).get(name)
-            undo = partial(setattr, owner, name, own) if own else partial(delattr, owner, name)
-            stack.callback(undo)
-            setattr(owner, name, made(own))
-        yield seen
 
+    def note(target: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
+        if not (are_transforms_active() or torch.compiler.is_compiling()):
+            with contextlib.suppress(Exception):  # of a tensor that cannot be copied
+                seen.record_call(target, name, args, kwargs)
 
-def _suppress_errors(tell: Callable[[], None]) -> None:
-    """Record something; an error in that is dropped, so that the program goes on."""
-    if are_transforms_active() or torch.compiler.is_compiling():
-        return
-    with contextlib.suppress(Exception):  # of a tensor that cannot be copied
-        tell()
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if str(cls.__module__).partition(".")[0] != "torch":
+            note(cls, cls.__name__, args, kwargs)
+        return super(SingleLevelFunction, cls).apply(*args, **kwargs)
 
-
-def _patches(seen: Seen) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
-    """What is patched meanwhile: its owner, its name, and what is made of it."""
-
-    def of_functions(_: Any) -> Any:
-        def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-            if str(cls.__module__).partition(".")[0] != "torch":
-                _suppress_errors(lambda: seen.record_call(cls, cls.__name__, args, kwargs))
-            return super(SingleLevelFunction, cls).apply(*args, **kwargs)
-
-        return classmethod(apply)
-
-    def of_operators(original: Any) -> Any:
+    def noted_call(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
             name = str(getattr(self, "_qualified_op_name", "") or self.name())
             if name.partition("::")[0] not in _OWN:
-                _suppress_errors(lambda: seen.record_call(self, name, args, kwargs))
+                note(self, name, args, kwargs)
             return original(self, *args, **kwargs)
 
         return call
 
-    yield SingleLevelFunction, "apply", of_functions
-    for kind in (OpOverload, OpOverloadPacket):
-        yield kind, "__call__", of_operators
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(SingleLevelFunction, "apply", classmethod(apply)))
+        for kind in (OpOverload, OpOverloadPacket):
+            patches.enter_context(patch.object(kind, "__call__", noted_call(kind.__call__)))
+        yield seen
