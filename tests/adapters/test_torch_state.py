@@ -132,18 +132,6 @@ def inside(context: Callable[[], Any]) -> Callable[[Callable[[], Any]], Any]:
     return called
 
 
-def compiled(call: Callable[[], Any]) -> Any:
-    found = []
-
-    def step(x):
-        y = x * 2
-        found.append(call())
-        return y + 1
-
-    torch.compile(step, backend="eager")(normal(2))
-    return found[0]
-
-
 PLACES = {
     "dual_level": inside(forward_ad.dual_level),
     "autograd Function": in_forward,
@@ -152,11 +140,9 @@ PLACES = {
     "no_grad": inside(torch.no_grad),
     "inference_mode": inside(torch.inference_mode),
     "anomaly detection": inside(lambda: torch.autograd.set_detect_anomaly(True)),
-    "torch.compile": compiled,
 }
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # of the compiler, about what it meets
 @pytest.mark.parametrize("place", PLACES)
 def test_a_verdict_is_the_same_wherever_the_check_is_called(place):
     x, layer = normal(3), torch.nn.Linear(3, 2).double()

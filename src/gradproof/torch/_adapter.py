@@ -142,7 +142,7 @@ class TorchMap(DifferentiableMap):
 
     @functools.cached_property
     def _forward(self) -> Forward:
-        return Forward(self.call, self.outputs, self._needs_grad, self.graph.roots)
+        return Forward(self.graph, self._needs_grad)
 
     @property
     def notes(self) -> list[str]:
@@ -215,13 +215,8 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.cotangent_layouts(self.outputs.attached)
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
-        return self.graph.gradient(self._cotangents_in_layout(v, layout), v)
-
-    def _cotangents_in_layout(self, v: Array, layout: str) -> list[torch.Tensor]:
-        """The cotangents that v holds, in a memory layout."""
         given = self.outputs.cotangents(v)
-        laid = [(one, torch_layouts.in_layout(one, layout)) for one in given]
-        return [made.clone() if made is one else made for one, made in laid]
+        return self.graph.gradient([torch_layouts.in_layout(one, layout) for one in given], v)
 
     def input_layouts(self) -> tuple[str, ...]:
         return torch_layouts.input_layouts(self.call)

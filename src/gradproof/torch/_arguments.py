@@ -21,7 +21,7 @@ from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
 from gradproof.torch._leaves import DenseLeaf, Leaf
 from gradproof.torch._memory import give_class, private_copy
-from gradproof.torch._sparse import sparse_leaf
+from gradproof.torch._sparse import EveryLeaf, SpecifiedLeaf
 from gradproof.torch._state import sources_in
 from gradproof.torch._tensors import SPARSE, unsupported_kind
 from gradproof.torch._tree import (
@@ -245,7 +245,7 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
     if reason := unsupported_kind(tensor):
         raise UsageError(f"{name} is {reason}")
     if tensor.layout in SPARSE:
-        return sparse_leaf(tensor, name, masked)
+        return SpecifiedLeaf(tensor, name) if masked else EveryLeaf(tensor, name)
     return DenseLeaf(tensor, name)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gradproof._adapters.raised import unsupported
+from gradproof._data.inputs import name_of
 from gradproof._data.options import container
 from gradproof._data.space import Array
 from gradproof._guard.random import RandomState
@@ -20,11 +21,6 @@ from gradproof.torch._in_double import InDouble
 from gradproof.torch._inputs import Inputs
 from gradproof.torch._outputs import Outputs
 from gradproof.torch._rounding import Rounding
-
-
-def function_name(fn: Callable[..., Any]) -> str:
-    """A name for messages."""
-    return str(getattr(fn, "__name__", type(fn).__name__))
 
 
 class Call:
@@ -56,7 +52,7 @@ class Call:
         self.in_double: InDouble | None = (
             like.in_double if like and in_double is None else in_double
         )
-        self.name, self.inputs = function_name(fn), Inputs(arguments.leaves)
+        self.name, self.inputs = name_of(fn), Inputs(arguments.leaves)
         self.counts: CallCounter = like.counts if like else CallCounter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
         self.raised: list[Exception] | None = like.raised if like else None

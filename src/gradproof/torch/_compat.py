@@ -7,7 +7,6 @@ nodes that begin with an underscore, such as `tensor._version`, stay where they 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -112,18 +111,6 @@ def default_device() -> Any:
     `torch.get_default_device` takes six calls, and says nothing of whether somebody set it.
     """
     return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-
-
-def frame_evaluation() -> Any:
-    """The module that says whether calls are compiled; None where the compiler is not loaded.
-
-    `torch.compiler.disable` wraps a function, and imports the compiler.
-    """
-    if "torch._dynamo" not in sys.modules:
-        return None
-    from torch._C._dynamo import eval_frame
-
-    return eval_frame
 
 
 def compiler_error() -> type[Exception]:

@@ -21,7 +21,7 @@ from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
 from gradproof.torch._compat import forward_level, legacy_vmap
-from gradproof.torch._graph import batched_result
+from gradproof.torch._graph import Graph, batched_result
 from gradproof.torch._graph_contents import has_library_operator
 from gradproof.torch._outputs import Outputs, floating_in
 from gradproof.torch._tensors import private_vector, to_vector
@@ -67,18 +67,12 @@ class Forward:
             forward mode too.
 
     Args:
-        roots: outputs of a run that have a graph, in which operators are looked for.
+        graph: of a run of the function, in which operators are looked for.
     """
 
-    def __init__(
-        self,
-        call: Call,
-        outputs: Outputs,
-        needs_grad: bool = False,
-        roots: Sequence[torch.Tensor] = (),
-    ) -> None:
-        self._call, self._inputs, self._outputs = call, call.inputs, outputs
-        self.needs_grad, self._roots, self._is_able = needs_grad, roots, False
+    def __init__(self, graph: Graph, needs_grad: bool = False) -> None:
+        self._call, self._inputs, self._outputs = graph.call, graph.inputs, graph.outputs
+        self.needs_grad, self._roots, self._is_able = needs_grad, graph.roots, False
 
     def _primals(self) -> list[torch.Tensor]:
         """The inputs of a run, which may write there."""

@@ -16,11 +16,6 @@ BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 BY_ROW = (torch.sparse_csr, torch.sparse_bsr)
 
 
-def sparse_leaf(original: torch.Tensor, name: str, masked: bool) -> Leaf:
-    """The specified entries of a sparse tensor if `masked`, else all of its entries."""
-    return SpecifiedLeaf(original, name) if masked else EveryLeaf(original, name)
-
-
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
     """The stored values, also of a COO tensor that is not coalesced."""
     tensor = tensor.detach()

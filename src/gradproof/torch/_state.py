@@ -23,7 +23,6 @@ from gradproof.torch._compat import (
     MODE_STACKS,
     default_device,
     forward_level,
-    frame_evaluation,
     is_fake_mode_active,
     is_forward_grad_enabled,
     is_key_excluded,
@@ -87,7 +86,7 @@ class ThreadState(NamedTuple):
 
     dtype: torch.dtype
     device: Any
-    is_special: bool  # in inference mode, or compiled: what a check runs outside of
+    inference: bool  # in that mode, which a check leaves
     anomalies: tuple[bool, bool]  # looked for, and NaN among them
     gradients: tuple[bool, bool]  # of reverse mode, and of forward mode
     hooks: tuple[str | None, Any]  # of saved tensors: why they are refused, and the last ones
@@ -99,12 +98,10 @@ class ThreadState(NamedTuple):
     @classmethod
     def now(cls) -> ThreadState:
         """The state now."""
-        compiler = frame_evaluation()
-        compiled = compiler is not None and compiler.get_eval_frame_callback() is not None
         return cls(
             torch.get_default_dtype(),
             default_device(),
-            compiled or torch.is_inference_mode_enabled(),
+            torch.is_inference_mode_enabled(),
             (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
             (torch.is_grad_enabled(), is_forward_grad_enabled()),
             (
@@ -161,7 +158,7 @@ class ThreadState(NamedTuple):
 _USUAL = ThreadState(
     dtype=torch.float32,  # or any other
     device=None,
-    is_special=False,
+    inference=False,
     anomalies=(False, True),
     gradients=(True, True),
     hooks=(None, None),
@@ -196,21 +193,5 @@ def _usual_state() -> Iterator[None]:
         kept.restore()
 
 
-@contextmanager
-def _compiler_off() -> Iterator[None]:
-    """Compile the function under test where a check says so, and no check with its caller."""
-    compiler = frame_evaluation()
-    if compiler is None:  # nobody compiles
-        yield
-        return
-    before = compiler.get_eval_frame_callback()
-    try:
-        compiler.set_eval_frame(None)
-        yield
-    finally:
-        compiler.set_eval_frame(before)
-
-
-keep_context("compiler", _compiler_off)  # first, or the compiler is given what follows
 keep_context("torch", _usual_state)
 keep_context("inference mode", partial(torch.inference_mode, mode=False))

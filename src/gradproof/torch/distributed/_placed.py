@@ -15,12 +15,12 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Placement
 from torch.nn.parallel import DistributedDataParallel
 
-from gradproof._data.inputs import output_name, selected_positions
+from gradproof._data.inputs import name_of, output_name, selected_positions
 from gradproof._data.options import short_repr
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
 from gradproof.torch._arguments import Arguments, Choice
-from gradproof.torch._call import Call, function_name
+from gradproof.torch._call import Call
 from gradproof.torch._captured import Captured
 from gradproof.torch._outputs import floating_in
 from gradproof.torch._tree import Tree, argument_position, differentiable_names, keystr, tensors_in
@@ -104,7 +104,7 @@ class Local:
         placing: Placing,
     ) -> None:
         self._fn, self._placing = fn, placing
-        self.__name__ = function_name(fn)
+        self.__name__ = name_of(fn)
         self._held = Captured(fn, tensors_in((tuple(inputs), dict(kwargs))))
         _refuse_trained_layers(self._held.modules)
         self._tree = Tree((tuple(inputs), dict(kwargs), dict(self._held.tensors)))
