@@ -14,13 +14,11 @@ from typing import Any
 
 import torch
 
-from gradproof._data.exceptions import first_line
 from gradproof._data.inputs import parameter_names, selected_positions
-from gradproof._maps.contract import Unsupported
 from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
 from gradproof.torch._leaves import DenseLeaf, Leaf
-from gradproof.torch._memory import give_class, private_copy
+from gradproof.torch._memory import private_copy
 from gradproof.torch._sparse import EveryLeaf, SpecifiedLeaf
 from gradproof.torch._state import sources_in
 from gradproof.torch._tensors import SPARSE, unsupported_kind
@@ -86,9 +84,9 @@ class Arguments:
         paths = [self._tree.paths[place] for place in self._where]
         self.optional = [k for k, path in enumerate(paths) if choice.derived or path[0].idx == 2]
         self._make_leaves(names)
-        # Whose classes and attributes tensors get.
-        originals = [(k, leaf.original) for k, leaf in enumerate(self.leaves)]
-        self._originals = [(k, t) for k, t in originals if type(t) is not torch.Tensor or vars(t)]
+        self._parameters = [
+            k for k, leaf in enumerate(self.leaves) if type(leaf.original) is torch.nn.Parameter
+        ]
         # Positional arguments with no container among them: what a tree is made of is its leaves.
         is_plain = len(self._flat) == len(inputs) and not (kwargs or self.captured)
         self._is_plain = is_plain and all(len(path) == 2 for path in self._tree.paths)
@@ -130,22 +128,11 @@ class Arguments:
 
     def call(self, fn: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """Run `fn` at these exchangeable tensors. Raises what fn raises."""
-        lacks_parameter = False
-        for place, original in self._originals:
-            tensor = tensors[place]
-            # A parameter is a leaf: what was computed, as with a graph outside, stays a tensor.
-            if isinstance(original, torch.nn.Parameter) and tensor.grad_fn is not None:
-                lacks_parameter = True
-            else:
-                give_class(tensor, original)
-        try:
-            with self.exchange(tensors) as (args, kwargs):
-                return fn(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            if not lacks_parameter:
-                raise
-            reason = f"a Parameter would be no leaf here, and was refused: {first_line(error)}"
-            raise Unsupported(reason) from error
+        for place in self._parameters:
+            if tensors[place].is_leaf:  # as a Parameter is, which a layer may register
+                tensors[place].__class__ = torch.nn.Parameter
+        with self.exchange(tensors) as (args, kwargs):
+            return fn(*args, **kwargs)
 
     @contextmanager
     def exchange(self, tensors: Sequence[torch.Tensor]) -> Iterator[tuple[Any, Any]]:
@@ -221,7 +208,7 @@ class Arguments:
         private = private_copy(given)
         if given.requires_grad:  # not asked for by `wrt`, but as the user's program has it
             private.requires_grad_()
-        self._flat[position] = give_class(private, given)
+        self._flat[position] = private
         self._versions[position] = private._version
 
 

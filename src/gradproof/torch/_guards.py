@@ -7,7 +7,7 @@ what PyTorch raises in the same place, so that existing handlers keep working.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -60,7 +60,12 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
         raise WrongTypeError(f"func: expected a function, got {short_repr(func)}.")
     if {*map(type, inputs)} != {torch.Tensor}:
         container("inputs", inputs)
-    checked = list(_checked_inputs(inputs))
+    checked = [
+        (position, leaf)
+        for position, argument in enumerate(inputs)
+        for leaf in pytree.tree_leaves(argument)
+        if is_tensor_like(leaf) and leaf.requires_grad
+    ]
     if not checked:
         raise UsageError(
             "gradcheck expects at least one input tensor to require gradient, but none of them "
@@ -85,11 +90,3 @@ def warn_of_low_precision(checked: Sequence[Checked]) -> None:
                 "less. Pass it as float64 or complex128 to check the formula itself.",
                 stacklevel=users_frame("torch")[1],
             )
-
-
-def _checked_inputs(inputs: tuple[Any, ...]) -> Iterator[Checked]:
-    """Position of the argument and tensor, for all that require grad, containers searched."""
-    for position, argument in enumerate(inputs):
-        for leaf in [argument] if type(argument) is torch.Tensor else pytree.tree_leaves(argument):
-            if is_tensor_like(leaf) and leaf.requires_grad:
-                yield position, leaf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -85,35 +84,30 @@ class Options:
 
     def settings(self) -> RunSettings:
         """The same request in the engine's words, as the suite has it."""
-        return replace(_settings(self), **{"seed": new_seed(), **_asserts.current_run().options()})
-
-
-@functools.lru_cache(maxsize=64)
-def _settings(options: Options) -> RunSettings:
-    """What these options ask for, of which a suite has few."""
-    given = {
-        "backward": options.backward,
-        "forward": options.forward,
-        "both": options.backward and options.forward,
-        "either": options.backward or options.forward,
-        "undefined": options.undefined,
-        "batched": options.batched_backward,
-        "batched_forward": options.batched_forward,
-    }
-    checks = tuple([row.name for row in TABLE if given.get(row.option)])
-    return RunSettings(
-        checks=checks,
-        atol=options.atol,
-        rtol=options.rtol,
-        rtol_is_chosen=True,
-        nondeterminism=options.nondet_tol,
-        relative_nondeterminism=0.0,
-        largest_step=None if options.eps == CHOOSE_EPS else options.eps,
-        classic_step=options.eps,
-        other_inputs=False,
-        batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
-        required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
-    )
+        given = {
+            "backward": self.backward,
+            "forward": self.forward,
+            "both": self.backward and self.forward,
+            "either": self.backward or self.forward,
+            "undefined": self.undefined,
+            "batched": self.batched_backward,
+            "batched_forward": self.batched_forward,
+        }
+        checks = tuple([row.name for row in TABLE if given.get(row.option)])
+        settings = RunSettings(
+            checks=checks,
+            atol=self.atol,
+            rtol=self.rtol,
+            rtol_is_chosen=True,
+            nondeterminism=self.nondet_tol,
+            relative_nondeterminism=0.0,
+            largest_step=None if self.eps == CHOOSE_EPS else self.eps,
+            classic_step=self.eps,
+            other_inputs=False,
+            batchings=(OLDER_BATCHING,),  # PyTorch's gradcheck asks for no other
+            required=frozenset({"forward", "batched", "batched_forward"}) & frozenset(checks),
+        )
+        return replace(settings, **{"seed": new_seed(), **_asserts.current_run().options()})
 
 
 def passes_quickly(make: Callable[[], GradcheckQuestion], options: Options) -> bool:
@@ -124,10 +118,10 @@ def passes_quickly(make: Callable[[], GradcheckQuestion], options: Options) -> b
     if others or options.eps != CHOOSE_EPS or run.needs_reports or chosen.keys() - {"seed"}:
         return False
     seed = chosen["seed"] if chosen else new_seed()
-    passed = decide_quickly(lambda: make()[:2], seed, undefined=options.undefined)
-    if passed is not None:
-        run.count_pass(passed.seed, passed.bound)
-    return passed is not None
+    bound = decide_quickly(lambda: make()[:2], seed, undefined=options.undefined)
+    if bound is not None:
+        run.count_pass(seed, bound)
+    return bound is not None
 
 
 @guard_face

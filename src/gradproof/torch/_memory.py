@@ -57,20 +57,6 @@ def private_copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone()
 
 
-def give_class(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
-    """A private tensor, given the class and the attributes of the user's, as `nn.Parameter`.
-
-    In place, so that it stays the leaf that a graph knows, and a dual number keeps its tangent.
-    Classes that decide in `__torch_dispatch__` are more than a name, and are copied by themselves.
-    """
-    kind = type(original)
-    if tensor is not original and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__:
-        if type(tensor) is not kind:
-            tensor.__class__ = kind
-        vars(tensor).update(vars(original))
-    return tensor
-
-
 def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
     """OverlapError where two entries of a strided tensor may share memory."""
     if tensor.is_contiguous() or not tensor.numel():

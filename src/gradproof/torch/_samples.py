@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof.torch._memory import give_class
 from gradproof.torch._tensors import PLAIN
 
 
@@ -22,7 +21,7 @@ def array_like(given: torch.Tensor, values: np.ndarray[Any, Any], dtype: str = "
     """A contiguous leaf like `given` of other values; of another dtype where one is named."""
     kind = getattr(torch, dtype) if dtype else given.dtype
     made = torch.from_numpy(np.ascontiguousarray(values).copy()).to(given.device, kind)
-    made = give_class(made.reshape(values.shape), given)
+    made = made.reshape(values.shape)
     return made.requires_grad_() if given.requires_grad else made
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -81,8 +80,14 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
 
 
 def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
+    """A run of the function, and into `saved` what it saves for its backward."""
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved.append(tensor.detach())
+        return saved[-1]
+
     try:
-        with torch.autograd.graph.saved_tensors_hooks(_saving_hook(saved), lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             return graph.graph_of_other_run(tensors)
     except RuntimeError as error:
         # torch.func inside the function forbids these hooks: then saved tensors go unobserved.
@@ -115,15 +120,6 @@ def _backward_effects(run: Graph, v: Array, saved: Sequence[torch.Tensor]) -> li
             found.append(("saved", told))
     found += effect_on("the backward", random, lambda: run.grad(cotangents))
     return found
-
-
-def _saving_hook(saved: list[torch.Tensor]) -> Any:
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        kept = tensor.detach()
-        saved.append(kept)
-        return kept
-
-    return pack
 
 
 def _grad_mark(tensor: torch.Tensor) -> tuple[int, int] | None:
