@@ -132,10 +132,10 @@ def _report_of_first(
     rank_maps: RankMaps, parts: Sequence[Part], settings: RunSettings, target: str
 ) -> Report | UsageError:
     """What the first rank says, told to the others, who wait for it."""
-    said: Any = None
     try:
         map_ = RanksMap(rank_maps, parts)
-        said = run_checks(map_, settings.with_precision(map_.resolution), target=target)
+        settings = settings.with_precision(map_.resolution)
+        said: Report | UsageError = run_checks(map_, settings, target=target)
     except UsageError as error:
         said = error
     except LostRankError:
@@ -144,4 +144,4 @@ def _report_of_first(
         rank_maps.stop(RuntimeError(f"the first rank ended with {exception_line(error)}"))
         raise
     rank_maps.stop(said)
-    return said  # type: ignore[no-any-return]  # one of the two
+    return said

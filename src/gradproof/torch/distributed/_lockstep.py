@@ -38,14 +38,8 @@ _PATIENCE = 60.0  # seconds that a rank waits for another, where the user says n
 _LONGER = 3.0
 _NAMESPACES = ("c10d", "_c10d_functional")  # namespaces of collectives
 _WRAPPERS = (DTensor, AsyncCollectiveTensor)  # tensors that other tensors are behind
-_NO_COLLECTIVES = (
-    "send",
-    "recv",
-    "monitored",
-    "wait_tensor",
-    "wrap_tensor",
-    "unsafe",
-)  # no collectives
+# Parts of the names of what is none in them.
+_NO_COLLECTIVES = ("send", "recv", "monitored", "wait_tensor", "wrap_tensor", "unsafe")
 
 
 class LostRankError(BaseException):

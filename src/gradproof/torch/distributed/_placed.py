@@ -7,6 +7,7 @@ those of DistributedDataParallel and of fully_shard do, are refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,8 @@ class Placing:
                 "placements: expected a dict from names of inputs or outputs to Replicate(), "
                 "Shard(0) or Partial() of torch.distributed.tensor, got " + short_repr(placements)
             )
-        self._placements, self._rank = dict(placements), rank
+        self._placements: Mapping[str, Placement] = placements
+        self._rank = rank
 
     def input(self, name: str, tensor: torch.Tensor, *, argument: bool) -> Share:
         """The share of an input."""
@@ -82,8 +84,11 @@ class Placing:
 
     def _first_match(self, name: str) -> Placement | None:
         """That of the first pattern which, as one of `wrt` would, names the array."""
-        found = (kind for text, kind in self._placements.items() if _pattern_names(text, name))
-        return next(found, None)
+        for pattern, kind in self._placements.items():
+            with suppress(UsageError):  # which says that the pattern names nothing
+                selected_positions([name], [None], [pattern])
+                return kind
+        return None
 
 
 class Local:
@@ -108,19 +113,16 @@ class Local:
         self._held = Captured(fn, tensors_in((tuple(inputs), dict(kwargs))))
         _refuse_trained_layers(self._held.modules)
         self._tree = Tree((tuple(inputs), dict(kwargs), dict(self._held.tensors)))
-        self._pick(wrt)
         self.outputs: list[Share] = []
-
-    def _pick(self, wrt: Any) -> None:
         leaves, paths = self._tree.leaves, self._tree.paths
-        names = differentiable_names(self._tree, self._fn)
+        names = differentiable_names(self._tree, fn)
         places = list(names)
         arguments = [argument_position(paths[place]) for place in places]
         picked = selected_positions(list(names.values()), arguments, wrt)
         self._where = [places[k] for k in picked]
         self.originals = [leaves[place] for place in self._where]
         self.inputs = [
-            self._placing.input(names[place], leaves[place], argument=paths[place][0].idx < 2)
+            placing.input(names[place], leaves[place], argument=paths[place][0].idx < 2)
             for place in self._where
         ]
         if not picked:  # an empty input, where this rank has none to differentiate
@@ -128,25 +130,20 @@ class Local:
             self.inputs = [Share("nothing", (), argument=False)]
         self.tensors = [_local_tensor(leaf).detach().requires_grad_() for leaf in self.originals]
 
-    # Calling.
-
     def __call__(self, *tensors: torch.Tensor) -> Any:
-        """The result, each DTensor as its local one."""
-        return self.localise(self.run(tensors))
-
-    def localise(self, result: Any) -> Any:
-        """A result whose tensors are of this rank; an empty one where there is no tensor."""
-        tree = Tree(result)
+        """The result, each DTensor as its local one; an empty one where there is no tensor."""
+        tree = Tree(self._run(tensors))
         pairs = zip(tree.paths, tree.leaves, strict=True)
         floating = [(path, leaf) for path, leaf in pairs if floating_in(leaf)]
         self.outputs = [
             self._placing.output(output_name(path, keystr), leaf) for path, leaf in floating
         ]
         if not floating:
+            self.outputs = [Share("output 0", ())]
             return torch.zeros(0, dtype=torch.float64)
         return tree.rebuilt([_local_tensor(leaf) for leaf in tree.leaves])
 
-    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
+    def _run(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The user's function with these in the places of its own."""
         wider = [t.dtype != o.dtype for t, o in zip(tensors, self.originals, strict=True)]
         flat = [self._copy_of_leaf(leaf, any(wider)) for leaf in self._tree.leaves]
@@ -169,10 +166,9 @@ def _refuse_trained_layers(modules: Sequence[torch.nn.Module]) -> None:
     """UsageError where gradients come by hooks of `backward()` only."""
     for layer in (inner for outer in modules for inner in outer.modules()):
         if isinstance(layer, (DistributedDataParallel, FSDPModule)):
-            name = type(layer).__name__
             raise UsageError(
-                f"fn: the gradients of {name} come by hooks of backward(), which no gradient of "
-                "single tensors can be asked of; check the layer before it is wrapped"
+                f"fn: the gradients of {type(layer).__name__} come by hooks of backward(), which "
+                "cannot be asked for gradients of tensors; check the layer before it is wrapped"
             )
 
 
@@ -219,14 +215,6 @@ def _mesh_key(tensor: DTensor, counts: Sequence[bool]) -> tuple[Any, ...]:
 def placements_text(placements: Sequence[Placement]) -> str:
     """Placements as people write them."""
     return ", ".join(map(repr, placements)) or "each rank's own"
-
-
-def _pattern_names(pattern: str, name: str) -> bool:
-    """Whether a pattern, as of `wrt`, names an array."""
-    try:
-        return bool(selected_positions([name], [None], [pattern]))
-    except UsageError:
-        return False
 
 
 def local_map(local: Local) -> TorchMap:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from gradproof._adapters.arrays import ROUNDINGS
 from gradproof._data.held import finite_point
-from gradproof._data.space import Array, Slot, Space
+from gradproof._data.space import Array, Space
 from gradproof._maps.contract import CallCounter, DifferentiableMap, Trait
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
@@ -55,7 +56,6 @@ _RUNS = {
     "vjp_layout": ("vjp",),
     "gradient_traits": ("vjp",),
     "side_effects": ("function", "vjp"),
-    "products_in_reused_arrays": ("function", "vjp"),
 }
 
 
@@ -74,8 +74,6 @@ class RankMaps:
     def part(self, place: int) -> Part:
         """What the first rank gets to know about a map of this rank."""
         map_, outputs = self._maps[place], self._local.outputs
-        kept = [outputs[output.position] for output in map_.outputs.kept if outputs]
-        empty = [Share(slot.name, ()) for slot in map_.codomain.slots]
         return Part(
             place,
             map_.domain,
@@ -84,7 +82,7 @@ class RankMaps:
             map_.kept_value(),
             map_.resolution,
             tuple(self._local.inputs),
-            tuple(kept or empty),
+            tuple([outputs[output.position] for output in map_.outputs.kept]),
             map_.layouts(),
             tuple(note for note in map_.notes if note != ALONE),
         )
@@ -102,10 +100,8 @@ class RankMaps:
             what, place, arguments = self.ranks.broadcast_object(forever=True)
             if what == STOP:
                 return arguments
-            try:
+            with suppress(Exception):  # the same as on the first rank, which judges it
                 self._answer(what, place, arguments)
-            except Exception:  # the same as on the first rank, which judges it
-                continue
 
     def stop(self, said: Any) -> None:
         """On the first rank: end the others' service, and send them the report."""
@@ -181,9 +177,6 @@ class RanksMap(DifferentiableMap):
         """The whole value, of that of each rank: of copies the first, of terms the sum."""
         return self._outputs.sum_parts(values)[self._outputs.first]
 
-    def _gradient(self, gradients: Sequence[Array]) -> Array:
-        return np.concatenate(gradients)
-
     def _ask(self, what: str, *arguments: Sequence[Any]) -> list[Any]:
         # Counted here, and not where the ranks run: a budget that one rank alone keeps to would
         # leave the others waiting.
@@ -200,14 +193,14 @@ class RanksMap(DifferentiableMap):
         return self._value([part.value for part in self._parts])
 
     def vjp(self, v: Array) -> Array:
-        return self._gradient(self._ask("vjp", self._cotangents(v)))
+        return np.concatenate(self._ask("vjp", self._cotangents(v)))
 
     def layouts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(layout for part in self._parts for layout in part.layouts))
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         layouts = [layout] * len(self._parts)
-        return self._gradient(self._ask("vjp_layout", self._cotangents(v), layouts))
+        return np.concatenate(self._ask("vjp_layout", self._cotangents(v), layouts))
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         found: list[Sequence[Trait]] = self._ask("gradient_traits", self._cotangents(v))
@@ -224,11 +217,6 @@ class RanksMap(DifferentiableMap):
             for rank, effects in zip(self._rank_maps.ranks.names, found, strict=True)
             for kind, said in effects
         ]
-
-    def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[None, Array, Array]:
-        found = self._ask("products_in_reused_arrays", self._points(x), self._cotangents(v))
-        values, gradients = [each[1] for each in found], [each[2] for each in found]
-        return None, self._value(values), self._gradient(gradients)
 
     @property
     def notes(self) -> list[str]:
@@ -261,7 +249,7 @@ class _JointArrays:
             (rank, s) for rank, (space, _) in zip(names, parts, strict=True) for s in space.slots
         ]
         self._slots, self._shares = slots, [share for _, shares in parts for share in shares]
-        self.space = Space(tuple(_slot_of_rank(slot, rank) for rank, slot in slots))
+        self.space = Space(tuple(replace(s, name=f"rank {rank}, {s.name}") for rank, s in slots))
         keys: list[Any] = [(share.name, share.key) for share in self._shares]
         keys = [
             key if s.size else k for k, (key, (_, s)) in enumerate(zip(keys, slots, strict=True))
@@ -321,10 +309,6 @@ class _JointArrays:
                     "that of the first rank, and a replicated output is the same on every rank; "
                     "where the ranks hold terms of a sum it is Partial()"
                 )
-
-
-def _slot_of_rank(slot: Slot, rank: int) -> Slot:
-    return replace(slot, name=f"rank {rank}, {slot.name}")
 
 
 def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> None:
