@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -16,7 +15,7 @@ from gradproof._data.space import Array
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
-from gradproof.torch._compat import legacy_vmap, run_engine, run_engine_with_devices
+from gradproof.torch._compat import legacy_vmap, run_engine_with_devices
 from gradproof.torch._in_double import InDouble
 from gradproof.torch._inputs import Inputs
 from gradproof.torch._outputs import Outputs
@@ -155,13 +154,10 @@ def backward_gradients(
     """
     if not outputs:
         return (None,) * len(tensors)
-    outputs, tensors = tuple(outputs), tuple(tensors)
-    # What PyTorch has around its engine is for threads of devices, and a log of every node.
-    run = run_engine if outputs[0].is_cpu else run_engine_with_devices
+    outputs, rest = tuple(outputs), (retain_graph, create_graph, tuple(tensors), True)
 
-    rest = retain_graph, create_graph, tensors, True
-    if not is_grads_batched:
-        return run(outputs, tuple(cotangents), *rest, accumulate_grad=False)
-    pull = functools.partial(run, accumulate_grad=False)
-    rows = legacy_vmap(lambda *given: pull(outputs, given, *rest), 0, 0, True)
-    return tuple(rows(*cotangents))
+    def pull(*given: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return run_engine_with_devices(outputs, given, *rest, accumulate_grad=False)
+
+    run = legacy_vmap(pull, 0, 0, True) if is_grads_batched else pull
+    return tuple(run(*cotangents))

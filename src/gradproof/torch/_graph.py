@@ -89,17 +89,13 @@ class Graph:
         `torch.vmap` runs the `vmap` rule of a custom Function; the older batching of
         `is_grads_batched` does not, and has rules of its own for PyTorch's operators.
         """
-        count, inputs = len(vs), self.inputs
-        batch = np.zeros((count, inputs.space.size))
-        if not self.roots or not count:
-            return batch
+        if not self.roots or not len(vs):
+            return np.zeros((len(vs), self.inputs.space.size))
         stacked = [stack.contiguous() for stack in self.outputs.cotangents(vs)]
         by = self._rows_by_vmap if batching == BATCHINGS[0] else self._rows_by_older_batching
-        for leaf, part, gradient in zip(inputs.leaves, inputs.parts, by(stacked), strict=True):
-            if gradient is not None:
-                for row, single in enumerate(gradient.detach().unbind(0)):
-                    batch[row, part] = leaf.gradient(single)
-        return inputs.space.zero_still_entries(batch)
+        found = by(stacked)
+        rows = [[None if g is None else g[row] for g in found] for row in range(len(vs))]
+        return np.array([self.inputs.vector(row) for row in rows])
 
     def _rows_by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
         """By `torch.vmap`."""

@@ -17,8 +17,7 @@ class Inputs:
 
     Attributes:
         space: the domain.
-        parts: where each of the leaves stands in a vector.
-        pairs: the leaves, each with its part.
+        pairs: the leaves, each with its part of a vector.
         point: the values of the inputs, as one vector.
         held: infinite entries of the point, which stay as they are; None where there are none.
     """
@@ -26,12 +25,8 @@ class Inputs:
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         self.leaves = leaves
         self.space = Space(tuple([leaf.slot for leaf in leaves]))
-        self.parts, points = [], []
-        for place, leaf in enumerate(leaves):
-            self.parts.append(self.space.span(place))
-            points.append(leaf.point())
-        self.pairs = list(zip(leaves, self.parts, strict=True))
-        point = np.concatenate(points) if points else np.zeros(0)
+        self.pairs = [(leaf, self.space.span(place)) for place, leaf in enumerate(leaves)]
+        point = np.concatenate([np.zeros(0), *(leaf.point() for leaf in leaves)])
         self.point, self.held = finite_point(self.space, point)
 
     @property

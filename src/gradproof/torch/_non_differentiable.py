@@ -5,8 +5,6 @@ Detached ones, which have none either, are mistakes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -31,25 +29,18 @@ def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:
     needs = [tensor.requires_grad for tensor in floating_in(result)]
     if all(needs) or not any(needs):
         return frozenset()
-    with _recorded_marks() as marked:
+    marked: list[torch.Tensor] = []
+    original = FunctionCtx.mark_non_differentiable
+
+    def mark(ctx: FunctionCtx, *tensors: torch.Tensor) -> None:  # in this thread or another
+        marked.extend(tensors)
+        original(ctx, *tensors)
+
+    with restored(partial(setattr, FunctionCtx, "mark_non_differentiable", original)):
+        FunctionCtx.mark_non_differentiable = mark  # type: ignore[method-assign,assignment]  # put back
         outputs = floating_in(call(call.inputs.copy_inputs()))
     return frozenset(
         place
         for place, output in enumerate(outputs)
         if not output.requires_grad and any(share_memory(output, each) for each in marked)
     )
-
-
-@contextmanager
-def _recorded_marks() -> Iterator[list[torch.Tensor]]:
-    """What is marked as non-differentiable meanwhile, in this thread or another."""
-    marked: list[torch.Tensor] = []
-    original = FunctionCtx.mark_non_differentiable
-
-    def mark(ctx: FunctionCtx, *tensors: torch.Tensor) -> None:
-        marked.extend(tensors)
-        original(ctx, *tensors)
-
-    with restored(partial(setattr, FunctionCtx, "mark_non_differentiable", original)):
-        FunctionCtx.mark_non_differentiable = mark  # type: ignore[method-assign,assignment]  # put back
-        yield marked
