@@ -104,6 +104,7 @@ class TorchMap(DifferentiableMap):
     """
 
     idle: Sequence[str] = ()
+    _is_tangent = False  # of another map
     _refused: Unsupported | None = None  # why its own backward cannot run, of a derivative
     call: Call
     outputs: Outputs
@@ -142,6 +143,8 @@ class TorchMap(DifferentiableMap):
 
     @functools.cached_property
     def _forward(self) -> Forward:
+        if self._is_tangent:
+            raise Unsupported("forward mode of forward mode is not checked in PyTorch")
         return Forward(self.graph, self._needs_grad)
 
     @property
@@ -296,6 +299,7 @@ class TorchMap(DifferentiableMap):
             self._random.restore()
             call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
             made = TorchMap(call, without=self._without, needs_grad=self._needs_grad)
+        made._is_tangent = self._is_tangent
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
 
@@ -310,6 +314,7 @@ class TorchMap(DifferentiableMap):
     def forward_derivative(self, u: Array) -> TorchMap:
         # Every tangent is one of an output that has a derivative: none is left out here.
         made = self._derivative_map(*self._forward.derivative(u), without=frozenset())
+        made._is_tangent = True
         try:
             refused = made.graph.refusal()
         except Unsupported as missing:

@@ -19,11 +19,10 @@ from gradproof._adapters.raised import is_raised_by_user, unsupported
 from gradproof._data.exceptions import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
-from gradproof.torch._call import Call
 from gradproof.torch._compat import forward_level, legacy_vmap
 from gradproof.torch._graph import Graph, batched_result
 from gradproof.torch._graph_contents import has_library_operator
-from gradproof.torch._outputs import Outputs, floating_in
+from gradproof.torch._outputs import floating_in
 from gradproof.torch._tensors import private_vector, to_vector
 
 # How PyTorch says, in a RuntimeError, that an operation has no forward mode.
@@ -71,8 +70,9 @@ class Forward:
     """
 
     def __init__(self, graph: Graph, needs_grad: bool = False) -> None:
-        self._call, self._inputs, self._outputs = graph.call, graph.inputs, graph.outputs
-        self.needs_grad, self._roots, self._is_able = needs_grad, graph.roots, False
+        self._graph, self._call = graph, graph.call
+        self._inputs, self._outputs = graph.inputs, graph.outputs
+        self.needs_grad, self._is_able = needs_grad, False
 
     def _primals(self) -> list[torch.Tensor]:
         """The inputs of a run, which may write there."""
@@ -82,12 +82,10 @@ class Forward:
         """Unsupported where no tangent can be attached to an input."""
         if self._is_able:
             return
-        if isinstance(self._call.fn, Tangent):
-            raise Unsupported("forward mode of forward mode is not checked in PyTorch")
         _load_formulas()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: a function that uses one is not accused of it.
-        if has_library_operator(self._roots):
+        if has_library_operator(self._graph.roots):
             raise Unsupported(
                 "an operator of torch.library has no forward mode; PyTorch takes its tangent for "
                 "zero"
@@ -156,34 +154,22 @@ class Forward:
         found = [forward_ad.unpack_dual(floating[each.position]) for each in self._outputs.kept]
         return [dual.tangent for dual in found]
 
-    def derivative(self, u: Array) -> tuple[Tangent, list[torch.Tensor], list[str]]:
+    def derivative(self, u: Array) -> tuple[Callable[..., Any], list[torch.Tensor], list[str]]:
         """The function (x, u) -> J(x) u, tensors to call it at, and their names."""
         self.require_tangents()
         if not self._outputs.attached:
             raise Unsupported("no output has a derivative")
+        primals = self._inputs.copy_inputs()
         directions = self._inputs.direction_tensors(private_vector(u))
-        for direction in directions:
-            direction.requires_grad_()
+
+        def tangent(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            inputs, tangents = tensors[: len(primals)], tensors[len(primals) :]
+            return tuple(torch.func.jvp(self._graph.roots_at, inputs, tangents)[1])
+
+        tangent.__name__ = f"tangent of {self._call.name}"
         names = [slot.name for slot in self._inputs.space.slots]
         names += [f"tangent of {name}" for name in names]
-        tensors = [*self._call.inputs.copy_inputs(), *directions]
-        return Tangent(self._call, self._outputs), tensors, names
-
-
-class Tangent:
-    """The function (x, u) -> J(x) u of tensors, by torch.func.jvp."""
-
-    def __init__(self, call: Call, outputs: Outputs) -> None:
-        self._call, self._outputs = call, outputs
-        self._count = len(call.inputs.leaves)
-        self.__name__ = f"tangent of {call.name}"
-
-    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        inputs, tangents = tensors[: self._count], tensors[self._count :]
-        return tuple(torch.func.jvp(self._values, tuple(inputs), tuple(tangents))[1])
-
-    def _values(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(self._outputs.roots(self._call(inputs)))
+        return tangent, [*primals, *[each.requires_grad_() for each in directions]], names
 
 
 def functional_result(run: Callable[[], Any]) -> Any:

@@ -49,6 +49,12 @@ class Graph:
         """The graph of another run of the same function."""
         return Graph(self.call, self.outputs, tensors, self.call(tensors))
 
+    def roots_at(
+        self, *tensors: torch.Tensor, fn: Callable[..., Any] | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        """The outputs that have a derivative of a run of the function, or of another form of it."""
+        return tuple(self.outputs.roots(self.call(tensors, fn)))
+
     def value(self) -> Array:
         """What the run returned, when this was first asked."""
         if self._value is None:
@@ -142,7 +148,7 @@ class Graph:
         for place, tensor in enumerate(tensors):
             tensor.requires_grad_(place in slots)
         with unsupported(why=exception_line, kind=Refused):
-            roots = self.outputs.roots(self.call(tensors))
+            roots = self.roots_at(*tensors)
         pairs = zip(roots, self.outputs.cotangents(v), strict=True)
         used = [(root, cotangent) for root, cotangent in pairs if root.requires_grad]
         wanted, given = [tensors[place] for place in slots], [cotangent for _, cotangent in used]
@@ -190,7 +196,7 @@ class Graph:
                 if not tensor.requires_grad:
                     tensor.requires_grad_()
             inputs, cotangents = tensors[:count], tensors[count:]
-            roots = self.outputs.roots(call(inputs))
+            roots = self.roots_at(*inputs)
             gradients = call.grad(roots, inputs, cotangents, create_graph=True)
             if all(gradient is None for gradient in gradients):
                 raise Unsupported("no output depends on an input")

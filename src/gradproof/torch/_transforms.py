@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,18 +40,13 @@ def jvp(graph: Graph, forward: Forward, u: Array) -> Array:
     forward.require_tangents()
     primals = tuple(graph.inputs.tensors_at(private_vector(graph.inputs.point)))
     tangents = tuple(graph.inputs.direction_tensors(private_vector(u)))
-    found = functional_result(lambda: torch.func.jvp(_plain_function(graph), primals, tangents)[1])
+    found = functional_result(lambda: torch.func.jvp(graph.roots_at, primals, tangents)[1])
     return graph.outputs.vector(zip(graph.outputs.attached, found, strict=True))
 
 
 def _require_plain(graph: Graph) -> None:
     if not graph.roots:
         raise Unsupported("no output has a derivative")
-
-
-def _plain_function(graph: Graph, fn: Callable[..., Any] | None = None) -> Callable[..., Tensors]:
-    """The function of its inputs: a tuple of the outputs that have a derivative."""
-    return lambda *tensors: tuple(graph.outputs.roots(graph.call(tensors, fn)))
 
 
 def _gradients_of_run(graph: Graph, run: Callable[..., Tensors], cotangents: Tensors) -> Any:
@@ -63,9 +59,7 @@ def _gradients_of_run(graph: Graph, run: Callable[..., Tensors], cotangents: Ten
 
 def _functional_vjp(graph: Graph, cotangents: Tensors) -> Any:
     primals = [leaf.detach() for leaf in graph.call.inputs.copy_inputs()]
-    return functional_result(
-        lambda: torch.func.vjp(_plain_function(graph), *primals)[1](tuple(cotangents))
-    )
+    return functional_result(lambda: torch.func.vjp(graph.roots_at, *primals)[1](tuple(cotangents)))
 
 
 def _compiled_vjp(graph: Graph, cotangents: Tensors) -> Any:
@@ -73,14 +67,12 @@ def _compiled_vjp(graph: Graph, cotangents: Tensors) -> Any:
         raise Unsupported("torch.compile takes dense inputs only")
     compiled = torch.compile(graph.call.fn, backend="aot_eager", dynamic=False)
     with unsupported(compiler_error()):
-        return _gradients_of_run(graph, _plain_function(graph, compiled), cotangents)
+        return _gradients_of_run(graph, partial(graph.roots_at, fn=compiled), cotangents)
 
 
 def _checkpointed_vjp(graph: Graph, cotangents: Tensors) -> Any:
-    run = _plain_function(graph)
-    return _gradients_of_run(
-        graph, lambda *tensors: checkpoint(run, *tensors, use_reentrant=False), cotangents
-    )
+    run = partial(checkpoint, graph.roots_at, use_reentrant=False)
+    return _gradients_of_run(graph, run, cotangents)
 
 
 def _hooked_vjp(graph: Graph, cotangents: Tensors) -> Any:
@@ -88,7 +80,7 @@ def _hooked_vjp(graph: Graph, cotangents: Tensors) -> Any:
         return tensor.detach().clone()
 
     with torch.autograd.graph.saved_tensors_hooks(copied, copied):
-        return _gradients_of_run(graph, _plain_function(graph), cotangents)
+        return _gradients_of_run(graph, graph.roots_at, cotangents)
 
 
 _VJPS: dict[str, Callable[[Graph, Tensors], Any]] = {
