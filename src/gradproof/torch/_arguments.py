@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gradproof._adapters.arrays import chosen_names
 from gradproof._data.inputs import parameter_names, selected_positions
 from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
@@ -23,7 +24,6 @@ from gradproof.torch._sparse import EveryLeaf, SpecifiedLeaf
 from gradproof.torch._state import sources_in
 from gradproof.torch._tensors import SPARSE, unsupported_kind
 from gradproof.torch._tree import (
-    Path,
     Tree,
     argument_position,
     differentiable_names,
@@ -38,7 +38,7 @@ ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 class Choice:
     """Which tensors are differentiated, and as what."""
 
-    # Of the differentiable arguments, or of these and the captured tensors; those found where None.
+    # Of the differentiable arguments; those found where None.
     names: Sequence[str] | None = None
     wrt: Any = None  # which of the differentiable tensors are exchangeable; all where None
     masked: bool = False  # sparse inputs stand for their specified entries only
@@ -98,10 +98,11 @@ class Arguments:
         """Places among all leaves of the tensors that are exchanged, and their names."""
         found = differentiable_names(self._tree, fn)
         places, paths = list(found), [self._tree.paths[place] for place in found]
-        names = _input_names(list(found.values()), paths, choice.names)
+        count, names = sum(path[0].idx < 2 for path in paths), list(found.values())
+        names = [*chosen_names(names[:count], choice.names), *names[count:]]
         picked: Sequence[int] = range(len(names))
         if choice.wrt is ARGUMENTS:
-            picked = [k for k, path in enumerate(paths) if path[0].idx < 2]
+            picked = range(count)
         elif choice.wrt is not None and names:
             picked = selected_positions(names, list(map(argument_position, paths)), choice.wrt)
         if not picked:
@@ -234,15 +235,3 @@ def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
     if tensor.layout in SPARSE:
         return SpecifiedLeaf(tensor, name) if masked else EveryLeaf(tensor, name)
     return DenseLeaf(tensor, name)
-
-
-def _input_names(found: list[str], paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
-    """The names that the user gave, of the arguments or of all; those found where none."""
-    if names is None:
-        return found
-    arguments = sum(path[0].idx < 2 for path in paths)
-    if len(names) not in (len(found), arguments):
-        raise UsageError(
-            f"names: expected {arguments}, one per differentiable input, got {len(names)}"
-        )
-    return [*names, *found[len(names) :]]

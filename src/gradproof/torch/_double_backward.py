@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import is_tensor_like
 
+from gradproof._adapters.arrays import name_at
 from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import container
 from gradproof.errors import UsageError
@@ -112,8 +113,8 @@ def gradient_of(
         # Nothing depends on anything: no entry to check, rather than no output.
         return tuple(grad for grad in grads if grad is not None) or (wrt[0].new_zeros(0),)
 
-    names = parameter_names(func)[:count]
-    names += [f"input {k}" for k in range(len(names), count)]
+    parameters = parameter_names(func)
+    names = [name_at(parameters, place) for place in range(count)]
     names += [f"grad_outputs[{k}]" for k in range(len(grad_outputs))]
     return gradient, [input_name(tree.paths[k], names) for k in wanted]
 

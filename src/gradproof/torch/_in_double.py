@@ -49,10 +49,8 @@ class InDouble:
         pairs = torch.complex32 if dtype is torch.float16 else torch.complex64
         self._narrow = {} if dtype is None else {_REAL: dtype, _COMPLEX: pairs}
         self.needed = False
-        self.forward, self.backward = (
-            FunctionMode(self._call_function),
-            DispatchMode(self._call_operator),
-        )
+        self.forward = FunctionMode(self._call_function)
+        self.backward = DispatchMode(self._call_operator)
 
     def _call_function(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return self._run_in_double(func, getattr(func, "__name__", ""), args, kwargs)

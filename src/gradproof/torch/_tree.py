@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gradproof._adapters.arrays import name_at
 from gradproof._data.inputs import parameter_names
 from gradproof.torch._compat import pytree
 
@@ -66,12 +67,7 @@ def differentiable_names(tree: Tree, fn: Callable[..., Any]) -> dict[int, str]:
 def input_name(path: Path, parameters: list[str]) -> str:
     """How a user would write the argument at a path of `(args, kwargs, captured)`."""
     kind, which, *rest = path
-    if kind.idx:
-        name = str(which.key)
-    elif which.idx < len(parameters):
-        name = parameters[which.idx]
-    else:
-        name = f"input {which.idx}"
+    name = str(which.key) if kind.idx else name_at(parameters, which.idx)
     return name + keystr(tuple(rest))
 
 
