@@ -1,6 +1,7 @@
 """How the entries of a tensor lie in memory, and the same entries lying otherwise.
 
-A layout is one of `LAYOUTS`, or several joined by "+" that hold at once where they can.
+A layout is one of those that `in_layout` lists, or several joined by "+" that hold at once where
+they can. What a backward meets them for is said in docs/checks.md.
 """
 
 from __future__ import annotations
@@ -19,19 +20,6 @@ from gradproof.torch._modes import DispatchMode, FunctionMode
 from gradproof.torch._outputs import Output
 from gradproof.torch._tensors import PLAIN
 
-# What each means is said in `in_layout`; what a backward meets them for, in docs/checks.md.
-LAYOUTS = (
-    "transposed",
-    "permuted",
-    "gaps",
-    "sliced",
-    "offset",
-    "channels_last",
-    "expanded",
-    "negative",
-    "conjugate",
-    "contiguous",
-)
 # Dtypes of which PyTorch makes tensors with the negative bit, by `.conj().imag`: all that are the
 # parts of a complex one.
 _PARTS = (torch.float16, torch.float32, torch.float64)
@@ -150,7 +138,7 @@ def input_layouts(call: Call) -> tuple[str, ...]:
         ways = _layouts_of_input(original.shape) if _is_plain(original) else ("contiguous",)
         bits = ["conjugate"] * (original.is_complex() and _is_plain(original))
         found.update(dict.fromkeys([*ways, *bits]))
-    return tuple([name for name in LAYOUTS if name in found])
+    return tuple(found)
 
 
 def _layouts_of_input(shape: torch.Size) -> tuple[str, ...]:

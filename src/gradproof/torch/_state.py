@@ -19,18 +19,15 @@ from gradproof._guard.random import GENERATORS as OTHERS
 from gradproof._guard.random import Source, source_of
 from gradproof.errors import UsageError
 from gradproof.torch._compat import (
-    LAZY_BITS,
     MODE_STACKS,
     default_device,
     forward_level,
     is_fake_mode_active,
     is_forward_grad_enabled,
-    is_key_excluded,
     leave_transforms,
     saved_tensor_hooks,
     set_forward_grad_enabled,
     set_grad_enabled,
-    set_key_excluded,
     transform_depth,
 )
 
@@ -91,7 +88,6 @@ class ThreadState(NamedTuple):
     gradients: tuple[bool, bool]  # of reverse mode, and of forward mode
     hooks: tuple[str | None, Any]  # of saved tensors: why they are refused, and the last ones
     modes: tuple[int, ...]  # how many are entered, of functions and of operators
-    keys: tuple[bool, ...]  # whether each of `LAZY_BITS` is passed over
     transforms: int  # of torch.func that are entered
     level: int  # of forward mode
 
@@ -109,7 +105,6 @@ class ThreadState(NamedTuple):
                 saved_tensor_hooks._top_saved_tensors_default_hooks(True),
             ),
             tuple([height() for height, _ in MODE_STACKS]),
-            tuple(map(is_key_excluded, LAZY_BITS)),
             transform_depth(),
             forward_level(),
         )
@@ -130,8 +125,6 @@ class ThreadState(NamedTuple):
             undo.callback(set_forward_grad_enabled, self.gradients[1])
             undo.callback(set_grad_enabled, self.gradients[0])
             undo.callback(self._leave_modes)
-            for key, is_excluded in zip(LAZY_BITS, self.keys, strict=True):
-                undo.callback(set_key_excluded, key, is_excluded)
             for _ in range(forward_level() - self.level):
                 undo.callback(forward_ad.exit_dual_level)
             if transform_depth() > self.transforms:
@@ -163,7 +156,6 @@ _USUAL = ThreadState(
     gradients=(True, True),
     hooks=(None, None),
     modes=(0, 0),
-    keys=(False, False),
     transforms=0,
     level=-1,
 )[1:]
