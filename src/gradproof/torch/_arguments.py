@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from gradproof._adapters.arrays import chosen_names
 from gradproof._data.inputs import parameter_names, selected_positions
+from gradproof._data.options import contained_values
 from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
 from gradproof.torch._leaves import DenseLeaf, Leaf
@@ -216,10 +217,7 @@ class Arguments:
 def _refuse_hidden_tensors(tree: Tree, fn: Callable[..., Any]) -> None:
     """UsageError where tensors that require grad are in a container that PyTorch does not know."""
     for path, value in zip(tree.paths, tree.leaves, strict=True):
-        hidden = list(value.values()) if isinstance(value, Mapping) else []
-        if is_dataclass(value) and not isinstance(value, type):
-            hidden = [getattr(value, field.name, None) for field in fields(value)]
-        if any(tensor.requires_grad for tensor in tensors_in(hidden)):
+        if any(tensor.requires_grad for tensor in tensors_in(list(contained_values(value) or ()))):
             kind = type(value).__name__
             raise UsageError(
                 f"{input_name(path, parameter_names(fn))} is a {kind} with tensors that require "

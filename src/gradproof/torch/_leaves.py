@@ -60,7 +60,6 @@ class DenseLeaf(Leaf):
         require_no_overlap(original, name)
         self.slot = slot_like(name, original)
         self._like = original.detach()
-        self._device = None if original.device.type == "cpu" else original.device
         self._is_usual = (  # as PyTorch makes one of these numbers
             original.storage_offset() == 0
             and original.stride() == torch.empty(original.shape, device="meta").stride()
@@ -69,7 +68,7 @@ class DenseLeaf(Leaf):
         )
 
     def tensor(self, piece: Array) -> torch.Tensor:
-        values = to_tensor(piece, self._like.shape, self._dtype, self._device)
+        values = to_tensor(piece, self._like.shape, self._dtype, self._like.device)
         return values if self._is_usual else placed_like(values, self._like)
 
     def copy(self) -> torch.Tensor:

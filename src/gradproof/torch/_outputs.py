@@ -82,12 +82,12 @@ class Output:
     slot: Slot
     shape: torch.Size
     dtype: torch.dtype
-    device: torch.device | None
+    device: torch.device
     part: slice
 
     def zeros(self) -> torch.Tensor:
         """A tensor of zeros in this slot."""
-        return torch.zeros(self.shape, dtype=self.dtype, device=self.device or "cpu")
+        return torch.zeros(self.shape, dtype=self.dtype, device=self.device)
 
 
 class Outputs:
@@ -116,9 +116,8 @@ class Outputs:
                 self.left_out.append(name)
                 continue
             slot = slot_like(name, y, detached=not y.requires_grad)
-            device = None if y.is_cpu else y.device
             part = slice(start, start := start + slot.size)
-            self.kept.append(Output(place, slot, y.shape, y.dtype, device, part))
+            self.kept.append(Output(place, slot, y.shape, y.dtype, y.device, part))
         self.space = Space(tuple([output.slot for output in self.kept]))
         self.attached = [output for output in self.kept if not output.slot.detached]
 

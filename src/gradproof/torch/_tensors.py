@@ -83,18 +83,14 @@ def to_vector(tensor: torch.Tensor, dtype: torch.dtype) -> Array:
     return tensor.numpy(force=True).ravel()
 
 
-def to_tensor(
-    piece: Array, shape: Any, dtype: torch.dtype, device: torch.device | None = None
-) -> torch.Tensor:
+def to_tensor(piece: Array, shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """A contiguous tensor from flat float64 coordinates, whose memory it shares where it can."""
     if dtype.is_complex:
         # PyTorch's vectorised complex kernels crash on an address that is no multiple of 16.
         whole = piece.flags.c_contiguous and piece.ctypes.data % 16 == 0
         piece = (piece if whole else piece.copy()).view(np.complex128)
     tensor = torch.from_numpy(piece.reshape(shape))  # NumPy takes less to view than PyTorch
-    if tensor.dtype is not dtype or device is not None:
-        tensor = tensor.to(device, dtype)
-    return tensor
+    return tensor.to(device, dtype)
 
 
 def unsupported_kind(tensor: torch.Tensor) -> str:
