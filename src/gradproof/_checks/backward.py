@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from gradproof._checks.determinism import recorded_gradient_findings
 from gradproof._checks.groups import short_list
-from gradproof._checks.outcome import failed_check
+from gradproof._checks.outcome import evidence_of_block, failed_check
 from gradproof._compare.claims import Mode
 from gradproof._data.records import CheckResult, Verdict
-from gradproof._data.results import EvidenceElsewhere
 from gradproof._low_precision.combine import mode_result
 from gradproof._measurements import Measurements
 
@@ -76,16 +75,11 @@ def _measured_check(name: str, measurements: Measurements, mode: Mode) -> CheckR
         gradient=measurements.gradient if is_shared and mode == "backward" else None,
         slopes=measurements.slopes if is_shared else None,
     )
-    notes, summary, evidence = result.notes, result.summary, None
+    notes, summary = result.notes, result.summary
     if result.findings and (names := map_.carried_arrays()):
         notes += (_note_of_carried_arrays(names),)
     if result.verdict is Verdict.INCONCLUSIVE and measurements.randomness:
         summary = measurements.randomness
-    if result.block is not None:
-        value = measurements.function.centre
-        evidence = EvidenceElsewhere(
-            result.block, map_.domain, map_.codomain, map_.given_point, value
-        )
     return CheckResult(
         name,
         result.verdict,
@@ -96,7 +90,7 @@ def _measured_check(name: str, measurements: Measurements, mode: Mode) -> CheckR
         kinks=result.kinks,
         reference=result.reference,
         statistics=result.statistics,
-        evidence=evidence,
+        evidence=evidence_of_block(measurements, result.block),
     )
 
 

@@ -38,11 +38,13 @@ class NotLinear:
     Attributes:
         is_ignored: whether the product is the same whatever it is asked for.
         product: J^T v, or J u, of the usual probe.
+        unit: unit round-off of the finest input.
         is_forward: whether it is forward mode.
     """
 
     is_ignored: bool
     product: Values
+    unit: float
     is_forward: bool = False
 
 
@@ -113,8 +115,9 @@ def _mode_result(measurements: Measurements, *, forward: bool) -> CheckResult:
     known = measurements.pushforward if forward else measurements.gradient
     off = np.linalg.norm(products.parts[0] * split.factors[0] - known)
     is_ignored = bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(known))
+    unit = min((slot.grain.unit for slot in measurements.map.domain.slots), default=1.0)
     summary = f"{mode} {'ignores' if is_ignored else 'is not linear in'} the {probe}"
-    evidence = NotLinear(is_ignored, known, is_forward=forward)
+    evidence = NotLinear(is_ignored, known, unit, is_forward=forward)
     return failed_check(_NAME, summary, findings, evidence=evidence)
 
 

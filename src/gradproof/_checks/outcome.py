@@ -1,10 +1,12 @@
-"""Results of checks, by verdict."""
+"""Results of checks, by verdict, and the evidence of a failure."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gradproof._data.records import CheckResult, Finding, Verdict
+from gradproof._data.results import JacobianEvidence, MeasuredBlock
+from gradproof._measurements import Measurements
 
 
 def passed_check(name: str, summary: str, **more: Any) -> CheckResult:
@@ -27,3 +29,13 @@ def failed_check(
 ) -> CheckResult:
     """A check that found something wrong; `findings` say where, largest gap first."""
     return CheckResult(name, Verdict.FAILED, summary, findings=findings, **more)
+
+
+def evidence_of_block(
+    measurements: Measurements, block: MeasuredBlock | None
+) -> JacobianEvidence | None:
+    """Measured entries with the map that they are of; None where nothing was measured."""
+    if block is None:
+        return None
+    map_, value = measurements.map, measurements.function.centre
+    return JacobianEvidence(block, map_.domain, map_.codomain, map_.given_point, value)

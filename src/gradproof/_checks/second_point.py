@@ -19,7 +19,13 @@ import numpy as np
 
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.groups import short_list
-from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
+from gradproof._checks.outcome import (
+    evidence_of_block,
+    failed_check,
+    inconclusive_check,
+    passed_check,
+    skipped_check,
+)
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.results import PointResult
@@ -244,7 +250,8 @@ def _result_of_failure(
             if isinstance(neighbour, str):
                 continue
             if _point_result(neighbour).verdict is Verdict.FAILED:
-                return _failed_result(findings, evidence=result.block)
+                evidence = evidence_of_block(there, result.block)
+                return _failed_result(findings, evidence=evidence)
     text = (
         f"{findings[0].message}; nearer it is right: what was kept from the first call is used "
         "there, or the function is not made for such inputs"

@@ -34,17 +34,17 @@ class MeasuredBlock:
 
 
 @dataclass(frozen=True)
-class EvidenceElsewhere:
-    """What is wrong with a derivative of the function, or with the function at another point.
+class JacobianEvidence:
+    """Measured entries, and the map whose they are: of the function, or of a derivative of it.
 
     Attributes:
-        evidence: measured entries.
-        domain, codomain: of the map that was measured, as of the derivative of a backward.
+        block: the entries.
+        domain, codomain: of the map.
         point: values of its inputs, (n,).
         value: values of its outputs, (m,).
     """
 
-    evidence: object
+    block: MeasuredBlock
     domain: Space
     codomain: Space
     point: Values

@@ -80,8 +80,7 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
         else:
             result = conclude_check(row, measurements)
             if result.verdict is Verdict.FAILED:
-                value = measurements.function.centre
-                result = explain_result(result, map_.domain, map_.codomain, map_.given_point, value)
+                result = explain_result(result)
     except Unsupported as missing:
         result = _unsupported_result(row, missing, settings)
     except BudgetSpent as spent:

@@ -13,9 +13,8 @@ import numpy as np
 
 from gradproof._checks.linearity import NotLinear
 from gradproof._data import checks
-from gradproof._data.records import Cause, CheckResult, Finding, Verdict
-from gradproof._data.results import EvidenceElsewhere, MeasuredBlock, count_of
-from gradproof._data.space import Space, Values
+from gradproof._data.records import Cause, CheckResult, Finding
+from gradproof._data.results import JacobianEvidence, MeasuredBlock, count_of
 from gradproof._explain.case import WrongJacobian
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.entries import causes_of_entries
@@ -37,26 +36,12 @@ _OF_KINDS = {
 }
 
 
-def explain_result(
-    result: CheckResult, domain: Space, codomain: Space, point: Values, value: Values
-) -> CheckResult:
-    """The result with place and causes, and without its evidence.
+def explain_result(result: CheckResult) -> CheckResult:
+    """The failed result of a check with place and causes, and without its evidence.
 
-    Only a failure is explained. A claim that is no number has this cause and no other.
-
-    Args:
-        result: of one check.
-        domain, codomain: of the map that the check is about; the evidence may have its own, as
-            that of a second derivative.
-        point: values of its inputs, (n,).
-        value: values of its outputs, (m,).
+    A claim that is no number has this cause and no other.
     """
     evidence, found = result.evidence, replace(result, evidence=None)
-    if result.verdict is not Verdict.FAILED:
-        return found
-    if isinstance(evidence, EvidenceElsewhere):
-        domain, codomain = evidence.domain, evidence.codomain
-        point, value, evidence = evidence.point, evidence.value, evidence.evidence
     missing = sum(map(_is_missing, result.findings))
     row = checks.row(result.name)
     is_missing = missing > 0 and (missing == len(result.findings) or bool(row and row.derivative))
@@ -65,12 +50,11 @@ def explain_result(
         cause = named_cause("not a number", message, count_of(missing, "finding", "findings"))
         found = replace(found, causes=(cause,))
     with np.errstate(all="ignore"):
-        if isinstance(evidence, MeasuredBlock):
-            case = case_of(evidence, domain, codomain, point, value)
-            found = _result_with_place_and_causes(found, evidence, case)
+        if isinstance(evidence, JacobianEvidence):
+            found = _result_with_place_and_causes(found, evidence)
     if is_missing:
         return found
-    causes = (*_causes_of_kinds(result), *_causes_of_linearity(evidence, domain))
+    causes = (*_causes_of_kinds(result), *_causes_of_linearity(evidence))
     return replace(found, causes=ranked_causes((*causes, *found.causes)))
 
 
@@ -98,7 +82,7 @@ def _causes_of_kinds(result: CheckResult) -> list[Cause]:
     ]
 
 
-def _causes_of_linearity(evidence: object, space: Space) -> tuple[Cause, ...]:
+def _causes_of_linearity(evidence: object) -> tuple[Cause, ...]:
     """That a rule returns the same whatever it is given, or rounds it to fewer bits."""
     if not isinstance(evidence, NotLinear):
         return ()
@@ -106,25 +90,21 @@ def _causes_of_linearity(evidence: object, space: Space) -> tuple[Cause, ...]:
         return (named_cause("tangent ignored", "forward mode gives the same for every tangent"),)
     if evidence.is_ignored:
         return (named_cause("cotangent ignored", "the gradient is the same for every cotangent"),)
-    unit = min((slot.grain.unit for slot in space.slots), default=1.0)
     # Probes have 11 bits: what only moves them has few bits, too, and went through nothing.
-    if list(coarser_formats(evidence.product, unit)) != ["float32"]:
+    if list(coarser_formats(evidence.product, evidence.unit)) != ["float32"]:
         return ()
     message = f"the {'tangent' if evidence.is_forward else 'gradient'} went through float32"
     return (named_cause("lower precision", message, "all its numbers have 24 bits"),)
 
 
-def _result_with_place_and_causes(
-    result: CheckResult, evidence: MeasuredBlock, case: WrongJacobian
-) -> CheckResult:
+def _result_with_place_and_causes(result: CheckResult, evidence: JacobianEvidence) -> CheckResult:
     """The failure with its place and causes, from measured entries."""
-    case = replace(case, is_forward=result.name.startswith("forward"))
-    causes = result.causes or (() if _are_at_kinks(evidence) else causes_of_entries(case))
+    case, block = _case_of(evidence, is_forward=result.name.startswith("forward")), evidence.block
+    causes = result.causes or (() if _are_at_kinks(block) else causes_of_entries(case))
     notes = result.notes
-    if not (causes or evidence.whole or _are_at_kinks(evidence)):
+    if not (causes or block.whole or _are_at_kinks(block)):
         notes = (*notes, _FEWER)
-    where = place_of(case) or result.where
-    return replace(result, where=where, causes=causes, notes=notes)
+    return replace(result, where=place_of(case) or result.where, causes=causes, notes=notes)
 
 
 def _are_at_kinks(evidence: MeasuredBlock) -> bool:
@@ -137,25 +117,24 @@ def _are_at_kinks(evidence: MeasuredBlock) -> bool:
     return bool((evidence.error > _WIDE * sizes)[evidence.wrong].all())
 
 
-def case_of(
-    evidence: MeasuredBlock, domain: Space, codomain: Space, point: Values, value: Values
-) -> WrongJacobian:
+def _case_of(evidence: JacobianEvidence, *, is_forward: bool) -> WrongJacobian:
     """The measured entries as recognisers want them, finite.
 
     An entry without a measured number counts as right, whatever is claimed.
     """
-    claimed, measured, allowed = evidence.claimed, evidence.measured, evidence.allowed
-    blank = ~(np.isfinite(measured) & np.isfinite(allowed))
+    block = evidence.block
+    blank = ~(np.isfinite(block.measured) & np.isfinite(block.allowed))
     return WrongJacobian(
-        claimed=np.where(blank, 0.0, claimed),
-        measured=np.where(blank, 0.0, measured),
-        allowed=np.where(blank, 1e125, allowed),  # whose square is a number
-        wrong=evidence.wrong & ~blank,
-        rows=evidence.rows,
-        columns=evidence.columns,
-        domain=domain,
-        codomain=codomain,
-        point=point,
-        value=value,
-        whole=evidence.whole,
+        claimed=np.where(blank, 0.0, block.claimed),
+        measured=np.where(blank, 0.0, block.measured),
+        allowed=np.where(blank, 1e125, block.allowed),  # whose square is a number
+        wrong=block.wrong & ~blank,
+        rows=block.rows,
+        columns=block.columns,
+        domain=evidence.domain,
+        codomain=evidence.codomain,
+        point=evidence.point,
+        value=evidence.value,
+        whole=block.whole,
+        is_forward=is_forward,
     )

@@ -257,17 +257,9 @@ class _Question:
         report = _asserts.current_run().count_report(report, "warn")
         if not report:
             raise DerivativeError(self.prefix, report)
-        doubts = [
-            f"{each.name}: {each.summary}"
-            for each in report.checks
-            if each.verdict is Verdict.INCONCLUSIVE
-        ]
-        if doubts:
-            warnings.warn(
-                f"{report.target}: no wrong derivative was found, but: {'; '.join(doubts)}",
-                DerivativeWarning,
-                stacklevel=users_frame()[1],
-            )
+        if report.verdict is Verdict.INCONCLUSIVE:
+            line = _asserts.undecided_line(report)
+            warnings.warn(line, DerivativeWarning, stacklevel=users_frame()[1])
         return report
 
     def _settings(self, map_: JaxMap, checks: tuple[str, ...]) -> RunSettings:
