@@ -308,15 +308,6 @@ def test_a_term_is_missing_only_where_the_function_depends_on_its_input(claimed,
     assert ("missing term" in {cause.name for cause in found}) == named
 
 
-def test_a_missing_factor_may_be_an_input_that_was_broadcast():
-    scale = np.array([0.7, -1.3, 2.1])
-    measured = np.hstack([np.kron(np.diag(scale), np.eye(4)), np.kron(np.eye(3), X[:4, None])])
-    claimed = np.hstack([np.eye(12), measured[:, 12:]])
-    point = np.concatenate([X, scale])
-    found = causes_of(Claim(measured, claimed, ((3, 4), (3,)), (3, 4), point=point))
-    assert found[0].message == "a factor equal to w is missing"
-
-
 # Functions that resemble a mistake and are something else, and evidence that is too little.
 
 

@@ -7,7 +7,6 @@ entries. One number is fitted, to more than `ENOUGH` entries that have at least 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -114,32 +113,19 @@ def _expressions(block: InputBlock) -> Iterator[tuple[str, Values]]:
 
 
 def _arrays_beside(block: InputBlock) -> Iterator[tuple[str, Values]]:
-    """Name and values, (1, k) or (r, 1), of arrays that have the shape of columns or of rows."""
+    """Name and values, (1, k) or (r, 1), of real arrays that have the shape of input or output."""
     case = block.case
     arrays = [
         (slot, values[space.span(position)])
         for space, values in ((case.domain, case.point), (case.codomain, case.value))
         for position, slot in enumerate(space.slots)
-        if len(slot.parts) == 1 and slot.entries is None and 0 not in slot.shape
+        if len(slot.parts) == 1 and slot.entries is None
     ]
-    own = [each for each in arrays if each[0] is block.slot]
-    arrays = own + [each for each in arrays if each[0] is not block.slot]
-    sides = []
-    if block.parts == 1 and block.slot.entries is None:
-        sides.append((block.shape, block.places, (1, -1)))
-    out = case.codomain.slots[0]
-    if len(case.codomain.slots) == 1 and len(out.parts) == 1:
-        sides.append((out.shape, case.rows, (-1, 1)))
+    arrays.sort(key=lambda each: each[0] is not block.slot)  # its own values first
+    sides = [(block.slot, block.places, (1, -1))]
+    if len(case.codomain.slots) == 1:
+        sides.append((case.codomain.slots[0], case.rows, (-1, 1)))
     for target, places, shape in sides:
         for slot, values in arrays:
-            for fitting in _broadcast_shapes(slot.shape, target):
-                full = np.broadcast_to(values.reshape(fitting), target).reshape(-1)
-                yield slot.name, full[places].reshape(shape)
-
-
-def _broadcast_shapes(shape: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Ways to put the axes of one array along some axes of another, in order."""
-    long = tuple(size for size in shape if size > 1)
-    for axes in itertools.combinations(range(len(target)), len(long)):
-        if long and long == tuple(target[axis] for axis in axes):
-            yield tuple(size if axis in axes else 1 for axis, size in enumerate(target))
+            if slot.shape == target.shape and values.size == target.size:
+                yield slot.name, values[places].reshape(shape)
