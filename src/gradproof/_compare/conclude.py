@@ -52,10 +52,10 @@ def point_result(
     if found.flat and not (quick or comparison.settings.classic_step):
         return _result_elsewhere(comparison, found)
     if found.kinks and found.verdict is not Verdict.FAILED:
+        where = f"at {count_of(len(found.kinks))}"
         if comparison.settings.other_inputs:
-            return _result_with_neighbours(comparison, found)
-        kinks = count_of(len(found.kinks))
-        return found.with_notes(f"not differentiable at {kinks}; {_BETWEEN}")
+            return _result_with_neighbours(comparison, found, where)
+        return found.with_notes(f"not differentiable {where}; {_BETWEEN}")
     return found
 
 
@@ -283,20 +283,22 @@ def _neighbour_results(comparison: Comparison) -> tuple[PointResult | None, list
     return None, right
 
 
-def _result_with_neighbours(comparison: Comparison, found: PointResult) -> PointResult:
+def _result_with_neighbours(comparison: Comparison, found: PointResult, where: str) -> PointResult:
     """The result at a point that is not smooth, with what its neighbours say of the formula.
 
     Claims between the slopes at a kink may be a convention while the formula beside it is wrong.
+    `where` says in how many entries or outputs F is not differentiable.
     """
     wrong, right = _neighbour_results(comparison)
     if wrong is not None:
         return _wrong_beside(found, wrong)
-    bare = f"not differentiable at {count_of(len(found.kinks))}"
     if len(right) == _NEIGHBOURS:
-        bound = max(result.bound for result in (found, *right))
-        note = f"{bare}; {_BETWEEN}; right at smooth neighbours"
+        bound = float(np.nanmax([result.bound for result in (found, *right)]))
+        if found.verdict is Verdict.INCONCLUSIVE and not found.kinks:
+            found = passed_point(f"{verified_text(comparison, bound)} nearby")
+        note = f"not differentiable {where}; {_BETWEEN}; right at smooth neighbours"
         return replace(found, bound=bound).with_notes(note)
-    note = f"{bare}; not verified at a smooth neighbour"
+    note = f"not differentiable {where}; not verified at a smooth neighbour"
     if found.verdict is Verdict.PASSED and any(kink.kind != "kink" for kink in found.kinks):
         text = f"a claim where there is no slope is a convention, and {note}"
         return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)
@@ -322,12 +324,6 @@ def _result_beside(comparison: Comparison, screen: Screen) -> PointResult:
     kinked = np.isfinite(screen.slopes.bar)
     if not kinked[rows].all() or not (screen.slopes.width > 0).any():
         return inconclusive_point(open_outputs_text(comparison, rows, screen.decisions.bound))
-    wrong, right = _neighbour_results(comparison)
-    if wrong is not None:
-        return _wrong_beside(inconclusive_point(""), wrong)
-    if not right:
-        return inconclusive_point(f"{len(rows):,} outputs have kinks, here and nearby")
-    bound = max(result.bound for result in right)
     outputs = count_of(len(rows), "output", "outputs")
-    note = f"not differentiable in {outputs}; {_BETWEEN}; right at smooth neighbours"
-    return passed_point(f"{verified_text(comparison, bound)} nearby", bound).with_notes(note)
+    found = inconclusive_point(f"{outputs} of {comparison.outputs:,} have kinks, here or nearby")
+    return _result_with_neighbours(comparison, found, f"in {outputs}")

@@ -21,7 +21,12 @@ from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import MeasuredBlock, PointResult, inconclusive_point
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values
-from gradproof._low_precision.references import Reference, different_value_text, find_references
+from gradproof._low_precision.references import (
+    USERS_REFERENCE,
+    Reference,
+    different_value_text,
+    find_references,
+)
 from gradproof._low_precision.rounding_runs import (
     ClaimedBesideExact,
     arithmetic_of,
@@ -112,14 +117,13 @@ def _result_against_references(
     users_reference: Callable[[], DifferentiableMap] | None,
     native: PointResult | None = None,
 ) -> PointResult:
-    references = find_references(map_, settings, is_double, users_reference)
-    refused, users = list(references.refused), references.refused_users
-    answers: list[_Answer] = []
+    usable, refused = find_references(map_, settings, is_double, users_reference)
+    answers, unused = list[_Answer](), list[str]()
     # The finest first: a twin that computes in few bits inside is no witness beside a better one.
-    for reference in sorted(references.usable, key=lambda each: each.function.coarsest_unit):
+    for reference in sorted(usable, key=lambda each: each.function.coarsest_unit):
         coarse = reference.function.coarsest_unit >= DOUBLE
         if coarse and any(each.claims is not None for each in answers):
-            refused.append(f"{reference.name}: it computes in fewer bits than the other")
+            unused.append(f"{reference.name}: it computes in fewer bits than the other")
             continue
         try:
             answer = _answer_of(map_, reference, settings, mode, check)
@@ -127,7 +131,7 @@ def _result_against_references(
             if reference.is_own:
                 raise
             _require_mode(map_, mode)
-            refused.append(f"{reference.name}: it has no {mode} mode")
+            unused.append(f"{reference.name}: it has no {mode} mode")
             continue
         except (UsageError, MemoryError):
             raise
@@ -135,19 +139,18 @@ def _result_against_references(
             answer = f"its derivative raised {type(error).__name__}: {error}"
         if isinstance(answer, str):
             refused.append(f"{reference.name}: {answer}")
-            users = users if reference.is_own else refused[-1]
         else:
             answers.append(answer)
     if answers:
-        return _combined_result(answers, refused, users)
+        return _combined_result(answers, refused, unused)
     if native is not None:
         return native
     if settings.asks_reference_only or "native" not in settings.references:
-        reasons = "; ".join(refused) or "no reference was given"
+        reasons = "; ".join((*refused, *unused)) or "no reference was given"
         return inconclusive_point(f"there is no reference to hold it against: {reasons}")
     found = point_result(comparison_of(map_, settings, mode, check=check))
     name = "differences in the precision of the arrays"
-    return replace(found, reference="; not ".join((name, *refused)))
+    return replace(found, reference="; not ".join((name, *refused, *unused)))
 
 
 def _require_mode(map_: DifferentiableMap, mode: Mode) -> None:
@@ -350,15 +353,16 @@ def _finding(
     )
 
 
-def _combined_result(answers: list[_Answer], refused: list[str], users: str) -> PointResult:
+def _combined_result(answers: list[_Answer], refused: list[str], unused: list[str]) -> PointResult:
     """What references say together: a wrong formula first, then who disagrees with whom.
 
     Args:
         answers: of references that were asked.
-        refused: of others, and why.
-        users: why the user's reference was refused: a pass would mean that it agreed.
+        refused: of others, and why: if the user's is among them a pass would mean that it agreed.
+        unused: of others that say nothing of this mode, and why.
     """
-    suffix = "".join(f"; not {reason}" for reason in refused)
+    users = next((reason for reason in refused if reason.startswith(USERS_REFERENCE)), "")
+    suffix = "".join(f"; not {reason}" for reason in (*refused, *unused))
     for answer in answers:
         if answer.formula.verdict is Verdict.FAILED:
             text = (

@@ -39,22 +39,13 @@ class Reference:
     function: FunctionValues
 
 
-@dataclass(frozen=True)
-class References:
-    """Those that can be asked, why others cannot, and the same of the user's; "" if it can."""
-
-    usable: tuple[Reference, ...]
-    refused: tuple[str, ...]
-    refused_users: str
-
-
 def find_references(
     map_: DifferentiableMap,
     settings: RunSettings,
     is_double: bool,
     users: Callable[[], DifferentiableMap] | None,
-) -> References:
-    """The references of a map, in the order of `settings.references`.
+) -> tuple[list[Reference], list[str]]:
+    """The references of a map in the order of `settings.references`, and why others are refused.
 
     Args:
         map_: the function under test.
@@ -88,8 +79,7 @@ def find_references(
             refused.append(f"{name}: {reason}")
             continue
         usable.append(Reference(name, kind == "double", candidate, function))
-    refused_users = next((text for text in refused if text.startswith(USERS_REFERENCE)), "")
-    return References(tuple(usable), tuple(refused), refused_users)
+    return usable, refused
 
 
 def _missing_value_text(map_: DifferentiableMap, function: FunctionValues) -> str:
