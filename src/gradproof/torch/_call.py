@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -125,15 +125,12 @@ class Call:
         An exception where operations are rounded is no finding, since rounding may have led out of
         the domain of the function.
         """
-        rounding: AbstractContextManager[Any] = nullcontext()
-        refused: AbstractContextManager[Any] = nullcontext()
-        if self.mode is not None:
-            rounding, refused = self.mode.entered_with(given), unsupported()
-        if self.in_double is None:
-            widening: AbstractContextManager[Any] = nullcontext()
-        else:
-            widening = self.in_double.backward if backward else self.in_double.forward
-        with refused, rounding, widening:
+        with ExitStack() as modes:
+            if self.mode is not None:
+                modes.enter_context(unsupported())
+                modes.enter_context(self.mode.entered_with(given))
+            if self.in_double is not None:
+                modes.enter_context(self.in_double.backward if backward else self.in_double.forward)
             yield
 
 

@@ -64,14 +64,10 @@ def require_no_overlap(tensor: torch.Tensor, name: str) -> None:
     reach = 0  # of the dimensions with smaller strides, in entries
     extents = zip(tensor.stride(), tensor.shape, strict=True)
     for stride, size in sorted((stride, size) for stride, size in extents if size > 1):
-        if stride == 0:
-            raise OverlapError(
-                f"{name} has a dimension with stride 0, so entries share memory and cannot be "
-                "perturbed one by one; pass its .contiguous() copy"
-            )
         if stride <= reach:
+            why = "" if stride else "a dimension with stride 0, so that it has "
             raise OverlapError(
-                f"{name} has entries that share memory and cannot be perturbed one by one; "
+                f"{name} has {why}entries that share memory and cannot be perturbed one by one; "
                 "pass its .contiguous() copy"
             )
         reach += (size - 1) * stride
