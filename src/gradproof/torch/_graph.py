@@ -169,12 +169,10 @@ class Graph:
         with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
             pairs = [
-                (gradient, direction)
+                (_dense_tensor(gradient), _dense_tensor(direction))
                 for gradient, direction in zip(gradients, directions, strict=True)
                 if gradient is not None and gradient.requires_grad
             ]
-            if any(one.layout is not torch.strided for pair in pairs for one in pair):
-                raise Unsupported("a sparse gradient is not differentiated in its cotangent")
             made, weights = zip(*pairs, strict=True) if pairs else ((), ())
             columns = backward_gradients(made, cotangents, weights, retain_graph=False)
             if all(column is None for column in columns):
@@ -241,6 +239,11 @@ class Graph:
                 return Unsupported(first_line(error))
             return Raised(exception_line(error))
         return None
+
+
+def _dense_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor, differentiable also where a sparse one leaves out entries because they are zero."""
+    return tensor if tensor.layout is torch.strided else tensor.to_dense(masked_grad=False)
 
 
 def batched_result(run: Callable[[], Any]) -> Any:
