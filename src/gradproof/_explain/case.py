@@ -29,7 +29,6 @@ class WrongJacobian:
         domain, codomain: what these are coordinates of.
         point, value: of every input and of every output.
         whole: whether rows are all outputs.
-        is_forward: whether forward mode claims it, column by column.
     """
 
     claimed: Values
@@ -43,7 +42,6 @@ class WrongJacobian:
     point: Values
     value: Values
     whole: bool
-    is_forward: bool = False
 
     @property
     def has_all_columns(self) -> bool:

@@ -99,7 +99,7 @@ def _causes_of_linearity(evidence: object) -> tuple[Cause, ...]:
 
 def _result_with_place_and_causes(result: CheckResult, evidence: JacobianEvidence) -> CheckResult:
     """The failure with its place and causes, from measured entries."""
-    case, block = _case_of(evidence, is_forward=result.name.startswith("forward")), evidence.block
+    case, block = _case_of(evidence), evidence.block
     causes = result.causes or (() if _are_at_kinks(block) else causes_of_entries(case))
     notes = result.notes
     if not (causes or block.whole or _are_at_kinks(block)):
@@ -117,7 +117,7 @@ def _are_at_kinks(evidence: MeasuredBlock) -> bool:
     return bool((evidence.error > _WIDE * sizes)[evidence.wrong].all())
 
 
-def _case_of(evidence: JacobianEvidence, *, is_forward: bool) -> WrongJacobian:
+def _case_of(evidence: JacobianEvidence) -> WrongJacobian:
     """The measured entries as recognisers want them, finite.
 
     An entry without a measured number counts as right, whatever is claimed.
@@ -136,5 +136,4 @@ def _case_of(evidence: JacobianEvidence, *, is_forward: bool) -> WrongJacobian:
         point=evidence.point,
         value=evidence.value,
         whole=block.whole,
-        is_forward=is_forward,
     )

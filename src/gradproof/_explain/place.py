@@ -19,10 +19,7 @@ _CHANCE = 200  # a rule is believed if so few of so many are chosen by chance le
 
 
 def place_of(case: WrongJacobian) -> str:
-    """Words for the wrong entries of a Jacobian; "" where nothing fits.
-
-    Where rows or columns would do, rows are named in forward mode.
-    """
+    """Words for the wrong entries of a Jacobian; "" where nothing fits."""
     wrong = case.wrong
     if not wrong.any():
         return ""
@@ -72,8 +69,7 @@ def _place_in_lines(case: WrongJacobian, telling: Mask) -> str:
     inputs = words_of_coordinates(columns, case.domain)
     is_by_row = bool((wrong == (telling & rows[:, None])).all())
     is_by_column = bool((wrong == (telling & columns[None, :])).all())
-    ways = [(is_by_column, inputs), (is_by_row, outputs)]
-    for is_exact, text in ways[::-1] if case.is_forward else ways:
+    for is_exact, text in ((is_by_column, inputs), (is_by_row, outputs)):
         if is_exact and text:
             return text
     is_crossing = bool((wrong == (telling & rows[:, None] & columns[None, :])).all())
