@@ -187,14 +187,14 @@ def _split_shares(space: Space, seed: int) -> Values:
     """
     shares = random_bits(seed, Kind.SPECIAL, 8, space.size).astype(float)
     for position, slot in enumerate(space.slots):
-        rows = _rows_of_slot(shares[space.span(position)], slot) if slot.size else shares[:0, None]
-        if slot.size == 1:
-            rows[:] = 0.5
-        elif slot.size:
-            rows[0] = rows[0, 0]
-            # Of two rows one has some zeros only.
-            last = rows[-1:] if len(rows) > 2 else rows[-1:, -1:]
-            last[:] = 1.0 - rows[0, 0]
+        if slot.size < 2:
+            shares[space.span(position)] = 0.5
+            continue
+        rows = _rows_of_slot(shares[space.span(position)], slot)
+        rows[0] = rows[0, 0]
+        # Of two rows one has some zeros only.
+        last = rows[-1:] if len(rows) > 2 else rows[-1:, -1:]
+        last[:] = 1.0 - rows[0, 0]
     return shares
 
 
