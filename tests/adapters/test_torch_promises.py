@@ -82,6 +82,15 @@ MARKED = {
     "a view of it": (lambda x: (Doubled.apply(x)[0][1:], x.sin()), "passed"),
     "computed from it": (lambda x: (Doubled.apply(x)[0].exp(), x.sin()), "failed"),
     "beside a detached one": (lambda x: (Doubled.apply(x), x.detach().sin()), "failed"),
+    "by an operator": (lambda x: torch.native_layer_norm(x, [3], None, None, 1e-5)[:2], "passed"),
+    "by an operator, and a detached one": (
+        lambda x: (*torch.native_layer_norm(x, [3], None, None, 1e-5)[:2], x.detach().sin()),
+        "failed",
+    ),
+    "computed from that of an operator": (
+        lambda x: (torch.native_layer_norm(x, [3], None, None, 1e-5)[1].exp(), x.sin()),
+        "failed",
+    ),
 }
 
 

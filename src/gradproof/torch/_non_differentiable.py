@@ -1,10 +1,11 @@
-"""Outputs that a custom Function declares to have no derivative.
+"""Outputs that are declared to have no derivative, by a custom Function or by an operator.
 
 Detached ones, which have none either, are mistakes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,16 +14,21 @@ from torch.autograd.function import FunctionCtx
 
 from gradproof._guard import restored
 from gradproof.torch._call import Call
+from gradproof.torch._compat import OpOverload, OpOverloadPacket
 from gradproof.torch._memory import share_memory
+from gradproof.torch._modes import FunctionMode
 from gradproof.torch._outputs import floating_in
 
 
 def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:
     """The places, among the floating outputs, of what is declared to have no derivative.
 
-    A tensor keeps no trace of `ctx.mark_non_differentiable`. So where some outputs require grad and
-    others do not, the function is run once more and listened to. What it returns of a declared
-    tensor, itself or a view, is declared; what it computes from one is not.
+    By `ctx.mark_non_differentiable`, or by an operator of PyTorch that returns it beside an output
+    that does require grad, as a layer norm its means.
+
+    A tensor keeps no trace of either. So where some outputs require grad and others do not, the
+    function is run once more and listened to. What it returns of a declared tensor, itself or a
+    view, is declared; what it computes from one is not.
     """
     if isinstance(result, torch.Tensor):
         return frozenset()
@@ -38,9 +44,30 @@ def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:
 
     with restored(partial(setattr, FunctionCtx, "mark_non_differentiable", original)):
         FunctionCtx.mark_non_differentiable = mark  # type: ignore[method-assign,assignment]  # put back
-        outputs = floating_in(call(call.inputs.copy_inputs()))
+        with FunctionMode(partial(_mark_operator_results, marked)):
+            outputs = floating_in(call(call.inputs.copy_inputs()))
     return frozenset(
         place
         for place, output in enumerate(outputs)
         if not output.requires_grad and any(share_memory(output, each) for each in marked)
     )
+
+
+def _is_pytorch_operator(func: Any) -> bool:
+    """Whether nobody else wrote an operator, who may have detached by mistake."""
+    if isinstance(func, (OpOverload, OpOverloadPacket)):
+        return str(func).startswith("aten.")
+    module = getattr(func, "__module__", None) or "torch"  # builtin ones name none
+    return str(module).partition(".")[0] == "torch"
+
+
+def _mark_operator_results(
+    marked: list[torch.Tensor], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Mark what PyTorch's operators return without grad beside what they return with it."""
+    result = func(*args, **kwargs)
+    parts = result if isinstance(result, (tuple, list)) and _is_pytorch_operator(func) else ()
+    needs = [isinstance(part, torch.Tensor) and part.requires_grad for part in parts]
+    if any(needs):
+        marked += floating_in([p for p, need in zip(parts, needs, strict=True) if not need])
+    return result
