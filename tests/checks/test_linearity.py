@@ -56,7 +56,7 @@ def test_a_right_backward_of_any_scale_is_linear(scale: float) -> None:
     assert linearity(hand, POINT).verdict is Verdict.PASSED
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.0001, -1.0, 0.0, np.nan, np.inf])
+@pytest.mark.parametrize("factor", [1.0, 1.0001, -1.0, 0.0, np.inf])
 @pytest.mark.parametrize("copies", [1, 1 << 17])
 def test_one_entry_in_which_modes_disagree_fails_among_any_number(factor, copies) -> None:
     slopes = np.cos(np.full(copies, 0.7))

@@ -149,7 +149,24 @@ def rows_at_ten() -> tuple[Tensor, ...]:
     return (10 + 0.1 * x.detach()).requires_grad_(), weight
 
 
+def saturated() -> tuple[Tensor, ...]:
+    """Logits of 100, of which one in each row takes all: what is left of the others cancels."""
+    generator = torch.Generator().manual_seed(13)
+    shape = (6, 8)
+    drawn = [8 * torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(3)]
+    return tuple(x.requires_grad_() for x in drawn)
+
+
 FLOAT32_ONLY = (
+    Exhibit(
+        name="root_of_the_extent_dropped_from_saturated_rows",
+        make_inputs=saturated,
+        wrong=ruled(attention, attention_gradients(math.sqrt(8))),
+        right=ruled(attention, attention_gradients(1.0)),
+        also=frozenset({"second_point"}),
+        verdict_of_right=frozenset({"passed", "inconclusive"}),
+        step=None,
+    ),
     Exhibit(
         name="root_of_the_extent_dropped_from_large_logits_in_a_kernel_of_float32_alone",
         make_inputs=drawn((5, 8), (7, 8), (7, 8), dtype=SINGLE, scale=8.0),

@@ -151,7 +151,7 @@ def test_the_message_says_where_how_much_and_how_much_was_allowed():
     assert finding.claimed == pytest.approx(3.3)
     assert finding.measured == pytest.approx(3.0)
     assert finding.allowed == pytest.approx(1e-5 + 3e-3, rel=1e-3)
-    assert "weight[1]" in text
+    assert "'weight'[1]" in text
     assert "allowed" in text
 
 

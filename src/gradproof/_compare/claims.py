@@ -55,9 +55,11 @@ class Claim:
         if gradient is None and mode == "backward":
             self.gradient = map_.vjp(v)
 
-    def claim_of(self, map_: DifferentiableMap) -> Claim:
-        """What the same mode claims of another map of the same sizes."""
-        return Claim(map_, self.mode, self.v, unit=self.unit)
+    def claim_of(self, map_: DifferentiableMap, unit: float) -> Claim:
+        """What the same mode claims of the same function in arithmetic of round-off `unit`."""
+        found = Claim(map_, self.mode, self.v, unit=max(unit, self.unit))
+        found._size = self._size
+        return found
 
     def pull(self, v: Values) -> Values:
         """J^T v, (n,)."""

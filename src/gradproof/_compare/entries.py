@@ -371,7 +371,7 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
             rounded = comparison.map.rounded_map(_FEW_BITS, 0.0, seed)
             value = np.asarray(rounded.kept_value(), float)
             error = np.maximum(error, np.nan_to_num(np.abs(value - comparison.function.centre)))
-            other = comparison.claim.claim_of(rounded).push(u)
+            other = comparison.claim.claim_of(rounded, _FEW_BITS).push(u)
         except (UsageError, MemoryError):
             raise
         except Exception:  # a function may not run in rounded arithmetic

@@ -140,7 +140,7 @@ def _lines_of_other_checks(
     notes = tuple(dict.fromkeys(note for each in passed for note in each.notes))
     yield from below.notes(notes)
     label, reasons = "  skipped  ", _names_by_reason(report)
-    if report.verdict is Verdict.FAILED:
+    if report.verdict is Verdict.FAILED and below.amount is not FULL:
         skipped = [each.name for each in rest if each.verdict is Verdict.SKIPPED]
         yield from _lines_of_names(label, skipped, below.amount.names, "dim")
     else:
