@@ -173,6 +173,7 @@ FLOAT32_ONLY = (
         wrong=only_in_float32(attention, attention_gradients(math.sqrt(8))),
         right=only_in_float32(attention, attention_gradients(1.0)),
         also=frozenset({"second_point"}),
+        cause="factor",
         options={"reference": attention},
         step=None,
     ),

@@ -16,6 +16,7 @@ import numpy as np
 from gradproof._compare.claims import Claim, Mode
 from gradproof._compare.comparison import comparison_of
 from gradproof._compare.conclude import point_result
+from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import MeasuredBlock, PointResult, inconclusive_point
@@ -39,12 +40,16 @@ from gradproof._low_precision.rounding_runs import (
 )
 from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
+from gradproof._numdiff.probes import unit_vector
 from gradproof._numdiff.slopes import Slopes
 from gradproof._numdiff.values import FunctionValues
 from gradproof.errors import UsageError
 
 _FEW_PRODUCTS = 128  # unit vectors, that entries are asked with once the claims are refuted
+_SOME_PRODUCTS = 24  # of more unit vectors
+_LONGEST_PRODUCT = 1 << 16  # entries of each
 _ENTRY_ERRORS = 32.0  # roundings that an entry may be off by, beside entries of the usual size
+_HONEST_ERRORS = 8.0  # of honest runs, likewise
 _BLIND = 0.5  # part of a derivative: honest rounding that large tells nothing smaller
 
 
@@ -206,7 +211,7 @@ def _answer_of(
             return "what is claimed there is another derivative, and wrong"
         return _Answer(reference, formula, None)
     if claims.verdict is Verdict.FAILED:
-        entries = _measured_entries(map_, reference.map, settings, mode, sides.grain.unit)
+        entries = _measured_entries(map_, reference.map, mode, sides)
         claims = replace(claims, block=entries)
     return _Answer(reference, formula, claims)
 
@@ -214,35 +219,41 @@ def _answer_of(
 def _measured_entries(
     map_: DifferentiableMap,
     reference: DifferentiableMap,
-    settings: RunSettings,
     mode: Mode,
-    unit: float,
+    sides: ClaimedBesideExact,
 ) -> MeasuredBlock | None:
-    """Every entry of a small Jacobian, for causes that products with random vectors do not show.
+    """Entries of the Jacobian, for causes that products with random vectors do not show.
 
-    It is J^T e, or J e, of every unit vector; None where these are too many, or not to be had.
+    They are J^T e, or J e, of every unit vector; of some, evenly spaced, where these are many. None
+    where they are not to be had.
     """
     shape = (map_.codomain.size, map_.domain.size)
-    count = shape[0] if mode == "backward" else shape[1]
-    if count > _FEW_PRODUCTS or max(shape) > settings.full_jacobian:
+    count, other = shape if mode == "backward" else shape[::-1]
+    chosen = np.arange(count)
+    if count > _FEW_PRODUCTS:
+        chosen = np.linspace(0, count - 1, _SOME_PRODUCTS).astype(int)
+    if other > _LONGEST_PRODUCT:
         return None
+    vectors = [unit_vector(count, int(k)) for k in chosen]
     try:
-        vectors = list(np.eye(count))
         claimed, exact = (products_of(each, mode, vectors) for each in (map_, reference))
     except (Exception, BudgetSpent):  # the verdict is known, and this only its explanation
         return None
+    rows, columns = chosen, np.arange(other)
     if mode == "forward":
-        claimed, exact = claimed.T, exact.T
-    error = _ENTRY_ERRORS * unit * (np.abs(exact) + np.sqrt(np.mean(exact**2)))
+        claimed, exact, rows, columns = claimed.T, exact.T, columns, rows
+    honest = root_mean_square(sides.errors) / max(root_mean_square(sides.exact), 1e-300)
+    part = max(_ENTRY_ERRORS * sides.grain.unit, _HONEST_ERRORS * honest)
+    error = part * (np.abs(exact) + root_mean_square(exact))
     return MeasuredBlock(
-        rows=np.arange(shape[0]),
-        columns=np.arange(shape[1]),
+        rows=rows,
+        columns=columns,
         claimed=claimed,
         measured=exact,
         error=error,
         allowed=error,
         wrong=~(np.abs(claimed - exact) <= error),
-        whole=True,
+        whole=len(chosen) == count,
     )
 
 
