@@ -85,7 +85,7 @@ def _advice(result: CheckResult, report: Report) -> str:
             "alone leaves less than this"
         )
     off = max((_relative_gap(finding) for finding in result.findings), default=math.inf)
-    if off <= _NARROW:
+    if 0 < off <= _NARROW:
         rtol = f"{_rounded_up(off):.0e}"
         return (
             f"the largest gaps are below {rtol} of their entries: if a solver stops at a tolerance "
