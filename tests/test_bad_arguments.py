@@ -108,6 +108,10 @@ def test_an_unknown_name_lists_the_known_ones_and_the_nearest(options, near):
     assert refused(**options).startswith(f"{near}; choose from ")
 
 
+def test_an_earlier_name_of_a_check_is_refused_with_the_present_one():
+    assert refused(checks=["hygiene"]) == "checks: 'hygiene' is called 'side_effects'"
+
+
 @dataclasses.dataclass
 class Node:
     value: object

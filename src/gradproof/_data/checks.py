@@ -10,6 +10,15 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+# What checks were called before -> what they are called.
+RENAMED = {
+    "hygiene": "side_effects",
+    "traits": "grad_metadata",
+    "adjoint": "forward_vs_backward",
+    "undefined": "missing_grad_output",
+    "layout": "memory_layout",
+    "state": "second_point",
+}
 LAST = math.inf  # rank of a check that tells no more of a mistake than the others
 
 
