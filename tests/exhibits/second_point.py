@@ -76,11 +76,6 @@ def last(memory, ctx, x) -> None:
     memory["x"] = x
 
 
-def by_id(memory, ctx, x) -> None:
-    ctx.key = id(x)
-    memory.setdefault(ctx.key, x.cos())
-
-
 def by_version(memory, ctx, x) -> None:
     ctx.key = x._version
     memory.setdefault(ctx.key, x.cos())
@@ -239,7 +234,6 @@ EXHIBITS: tuple[Exhibit, ...] = (
         Remembering(last, cosine),
         "stale",
     ),
-    exhibit("slope_kept_by_id", Remembering(by_id, remembered()), Remembering(by_id, cosine), ""),
     exhibit(
         "slope_kept_by_the_version_of_the_input_alone",
         Remembering(by_version, remembered()),

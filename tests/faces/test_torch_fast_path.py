@@ -334,11 +334,7 @@ def test_mistakes_of_one_formula(formula: Any, engine: Function) -> None:
         assert_engine_agrees(engine, lambda: fn, formula.inputs(), formula.name)  # noqa: B023
 
 
-# What these keep goes by addresses, which the next run may or may not be handed again.
-BY_ADDRESS = {"slope_kept_by_id", "slope_kept_by_address"}
-
-
-@pytest.mark.parametrize("exhibit", [e for e in EXHIBITS if e.name not in BY_ADDRESS], ids=str)
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=str)
 def test_exhibits(exhibit: Any, engine: Function) -> None:
     for fn in (exhibit.wrong, exhibit.right):
         if fn is not None:
