@@ -50,8 +50,16 @@ def shared_by_all(rng, exact, eps, width):
     return exact * eps * rng.uniform(-1, 1) + nearest(rng, exact, eps, width)
 
 
+def branches(rng, exact, eps, width):
+    """A branch that rounding takes otherwise in one entry, whichever it is."""
+    off = nearest(rng, exact, eps, width)
+    off[:, rng.integers(exact.shape[1])] += 0.5
+    return off
+
+
 ROUNDINGS = {
-    each.__name__: each for each in (nearest, many, cancelled, shared_by_rows, shared_by_all)
+    each.__name__: each
+    for each in (nearest, many, cancelled, shared_by_rows, shared_by_all, branches)
 }
 
 

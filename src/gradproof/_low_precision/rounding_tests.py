@@ -27,6 +27,7 @@ from gradproof._low_precision.rounding_runs import ClaimedBesideExact
 OPEN_UP_TO = 1.25  # times what is allowed
 _SUMS = 8.0  # of 2 x 8 honest sums: quantile of Student's t far beyond one in a thousand arrays
 _ENTRIES = 16.0  # single entries have heavier tails
+_BRANCHES = 2.0  # times the largest error of any entry
 _OTHER_ALGORITHM = 4.0  # times more, where honest runs compute the derivative in another way
 _CANCELLED = 16 * 2.0**-53  # times honest rounding in units: of what double precision leaves
 _MOST_GROUPS = 64  # rows or columns; more are taken together
@@ -174,6 +175,8 @@ class _Sums:
         size = np.maximum(np.abs(self.exact), np.sqrt(np.mean(self.exact**2, axis=0)))
         room = _ENTRIES * np.maximum(self.entry_errors, self.eps * size)
         room = np.maximum(room, _ENTRIES * max(self.typical / 2, self.eps * self.size))
+        # A branch that rounding takes otherwise in one entry of an honest run it may take so here.
+        room = np.maximum(room, _BRANCHES * float(np.max(np.abs(self.runs), initial=0.0)))
         room = room + 4 * self.tiny + self.tolerance * np.abs(self.exact)
         ratio = np.abs(self.gap) / room
         probe, k = (int(at) for at in np.unravel_index(np.argmax(ratio), ratio.shape))
