@@ -178,13 +178,14 @@ def claims_and_runs(
     got = products_of(map_, mode, probes)
     exact = products_of(reference, mode, probes)
     value = np.asarray(reference.kept_value(), float)
-    errors, value_errors, reason = [], [], ""
-    unit = max(grain.unit, _ROUNDABLE)
+    errors, value_errors = np.empty((RUNS, *exact.shape)), np.empty((RUNS, value.size))
+    done, reason, unit = 0, "", max(grain.unit, _ROUNDABLE)
     for number in range(RUNS):
         try:
             run = reference.rounded_map(unit, grain.tiny, settings.seed + number)
-            errors.append(_honest_products(run, mode, probes, map_, settings) - exact)
-            value_errors.append(np.asarray(run.kept_value(), float) - value)
+            np.subtract(_honest_products(run, mode, probes, map_, settings), exact, errors[number])
+            value_errors[number] = np.asarray(run.kept_value(), float) - value
+            done = number + 1
         except (UsageError, MemoryError):
             raise
         except Unsupported as missing:
@@ -194,23 +195,26 @@ def claims_and_runs(
             reason = f"it raised {type(error).__name__}"
             break
     space = map_.domain if mode == "backward" else map_.codomain
-    if mode == "forward" and errors:  # J u of a scaled u is no better known than F itself
+    back = grain.unit / unit  # errors of a finer arithmetic are smaller in proportion
+    errors, value_errors = errors[:done], value_errors[:done]
+    errors *= back
+    value_errors *= back
+    if mode == "forward" and done:  # J u of a scaled u is no better known than F itself
         off = np.abs(np.asarray(map_.kept_value(), float) - value)
-        honest = np.sqrt(np.mean(np.square(value_errors), axis=0)) * (grain.unit / unit)
+        honest = np.sqrt(np.mean(np.square(value_errors), axis=0))
         off = np.nan_to_num(np.maximum(off, honest))
         for number, run_error in enumerate(errors):
             signs = np.where(random_bits(settings.seed, Kind.SPECIAL, number, off.size), 1.0, -1.0)
-            run_error += signs * off * (unit / grain.unit)
-    back = grain.unit / unit  # errors of a finer arithmetic are smaller in proportion
+            run_error += signs * off
     return ClaimedBesideExact(
         space=space,
         got=got,
         exact=exact,
-        errors=back * np.asarray(errors).reshape(len(errors), *exact.shape),
-        value_errors=back * np.asarray(value_errors).reshape(len(value_errors), value.size),
+        errors=errors,
+        value_errors=value_errors,
         grain=grain,
         other_algorithm=mode == "forward",
-        why_no_runs="" if errors else reason,
+        why_no_runs="" if done else reason,
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from gradproof._data.formats import Grain
 from gradproof._data.records import Statistic
-from gradproof._data.space import Indices, Slot, Values
+from gradproof._data.space import Slot, Values
 from gradproof._low_precision.rounding_runs import ClaimedBesideExact
 
 OPEN_UP_TO = 1.25  # times what is allowed
@@ -110,10 +110,9 @@ def _deviations_of_array(
     sums = _Sums(gap, exact, runs, eps, slot.grain, tolerance, bool(sides.errors.shape[0]))
     every = [sums.worst_entry(), sums.root_mean_square()]
     # Sums over parts of small entries say little where honest runs compute in another way.
-    groups = [("", np.zeros(slot.size, int))] if sides.other_algorithm else _groups(slot)
-    for name, labels in groups:
-        every.append(sums.worst_weighted_sum(f"{name}slope", labels, exact))
-        every.append(sums.worst_weighted_sum(f"{name}mean", labels, np.ones_like(exact)))
+    for groups in [_WHOLE] if sides.other_algorithm else _groups_of(slot):
+        every.append(sums.worst_weighted_sum("slope", groups, exact))
+        every.append(sums.worst_weighted_sum("mean", groups, np.ones_like(exact)))
     if sides.other_algorithm:
         every = [replace(each, allowed=_OTHER_ALGORITHM * each.allowed) for each in every]
     resolution = next(each.allowed for each in every if each.name == "slope")
@@ -194,14 +193,14 @@ class _Sums:
         unit = max(self.size, 1e-300)
         return Deviation("rms", _rms(self.gap) / unit, allowed / unit)
 
-    def worst_weighted_sum(self, name: str, labels: Indices, weight: Values) -> Deviation:
+    def worst_weighted_sum(self, name: str, groups: _Groups, weight: Values) -> Deviation:
         """The weighted sum of errors over every group and all probes: the one that is most off."""
-        off = np.abs(_group_sums(weight * self.gap, labels).sum(axis=0))
+        off = np.abs(groups.sums(weight * self.gap).sum(axis=0))
         term_sizes = np.maximum(np.abs(self.exact), self.typical / self.eps)
-        independent = np.sqrt(_group_sums((weight * term_sizes) ** 2, labels).sum(axis=0))
-        alike = _group_sums(np.abs(weight * self.exact), labels).sum(axis=0)
+        independent = np.sqrt(groups.sums((weight * term_sizes) ** 2).sum(axis=0))
+        alike = groups.sums(np.abs(weight * self.exact)).sum(axis=0)
         if len(self.runs):
-            sums = _group_sums(weight * self.runs, labels).sum(axis=-2)  # (R, groups)
+            sums = groups.sums(weight * self.runs).sum(axis=-2)  # (R, groups)
             spread = np.sqrt(np.mean(sums**2, axis=0))
         else:
             spread = self.eps * (2 * independent + alike / 8)
@@ -209,32 +208,57 @@ class _Sums:
         allowed = _SUMS * np.maximum(spread, pooled) + self.eps * (6 * independent + alike / 2)
         allowed += 4 * self.tiny * np.sqrt(weight.size) * np.abs(weight).max(initial=0.0)
         allowed += self.tolerance * alike
-        unit = np.sqrt(_group_sums(weight**2, labels).sum(axis=0))
-        unit = np.maximum(unit * np.sqrt(_group_sums(self.exact**2, labels).sum(axis=0)), 1e-300)
+        unit = np.sqrt(groups.sums(weight**2).sum(axis=0))
+        unit = np.maximum(unit * np.sqrt(groups.sums(self.exact**2).sum(axis=0)), 1e-300)
         worst = int(np.argmax(off / np.maximum(allowed, 1e-300)))
-        return Deviation(name, float(off[worst] / unit[worst]), float(allowed[worst] / unit[worst]))
+        return Deviation(
+            f"{groups.name}{name}",
+            float(off[worst] / unit[worst]),
+            float(allowed[worst] / unit[worst]),
+        )
 
 
-def _groups(slot: Slot) -> Iterator[tuple[str, Indices]]:
-    """Names of groupings, and the group of each entry, (N,)."""
+@dataclass(frozen=True)
+class _Groups:
+    """Groups of the entries of an array: runs of neighbours, or of columns.
+
+    Attributes:
+        name: of one group, before that of a statistic.
+        starts: the first entry of each group, or its first column, (G,).
+        columns: number of columns that are added up first; 0 where entries are grouped.
+    """
+
+    name: str
+    starts: tuple[int, ...]
+    columns: int = 0
+
+    def sums(self, values: Values) -> Values:
+        """Sums over the groups of the last dimension, (..., G)."""
+        if self.columns:
+            values = values.reshape(*values.shape[:-1], -1, self.columns).sum(axis=-2)
+        return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
+
+
+_WHOLE = _Groups("", (0,))
+
+
+def _groups_of(slot: Slot) -> Iterator[_Groups]:
+    """The whole array; its rows and columns, or blocks of a vector."""
+    yield _WHOLE
     count = slot.size
-    yield "", np.zeros(count, int)
-    place = np.arange(count)
     last = slot.shape[-1] * len(slot.parts) if slot.shape and slot.entries is None else count
     if len(slot.shape) > 1 and count > last > 1:
         rows = count // last
-        yield "row ", (place // last) * min(rows, _MOST_GROUPS) // rows
-        yield "column ", (place % last) * min(last, _MOST_GROUPS) // last
+        yield _Groups("row ", tuple(start * last for start in _even_starts(rows, _MOST_GROUPS)))
+        yield _Groups("column ", _even_starts(last, _MOST_GROUPS), last)
     elif count > 16:
-        yield "block ", place * min(count // 4, 16) // count
+        yield _Groups("block ", _even_starts(count, min(count // 4, 16)))
 
 
-def _group_sums(values: Values, labels: Indices) -> Values:
-    """Sums over the groups of the last dimension, (..., groups)."""
-    order = np.argsort(labels, kind="stable")
-    starts = np.searchsorted(labels[order], np.arange(int(labels.max()) + 1))
-    found: Values = np.add.reduceat(values[..., order], starts, axis=-1)
-    return found
+def _even_starts(count: int, most: int) -> tuple[int, ...]:
+    """Where each of at most so many groups of about the same size begins."""
+    groups = min(count, most)
+    return tuple(-(-group * count // groups) for group in range(groups))
 
 
 def _rms(values: Values) -> float:
