@@ -62,7 +62,7 @@ def check(measurements: Measurements) -> CheckResult:
     stacks = map_.layouts()
     ways = map_.input_layouts() if measurements.settings.other_inputs else ()
     if not stacks and not ways:
-        return skipped_check(_NAME, "no output has a second memory layout")
+        return skipped_check(_NAME, "no output or input can be laid out in memory otherwise")
     trials: list[_Trial] = []
     for stack in stacks:
         trials += _trials(measurements, stack, of_inputs=False)

@@ -202,7 +202,7 @@ def _measured_result(measurements: Measurements, there: Measurements) -> CheckRe
     # No entry is wrong by itself: F has kinks within the steps, or is not resolved.
     is_of_rows_only = {finding.kind for finding in result.findings} == {"row"}
     if result.verdict is Verdict.INCONCLUSIVE or is_of_rows_only:
-        note = f"a second point tells nothing of the backward: {result.summary}"
+        note = f"at a second point the backward was not decided: {result.summary}"
         return passed_check(_NAME, _UNCHANGED, notes=(note,))
     return _result_of_failure(measurements, there, result)
 
