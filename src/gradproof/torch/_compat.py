@@ -1,8 +1,9 @@
 """PyTorch's private API: whatever this package uses of it is in this file, each with its reason.
 
-Tried with PyTorch 2.13.0. Nothing here imports PyTorch's compiler or SymPy, which takes seconds:
-what belongs to the compiler is imported when it is asked for. Attributes of tensors, layers and
-nodes that begin with an underscore, such as `tensor._version`, stay where they are read.
+Tried with PyTorch 2.13.0, and by hand with 2.14.1. Nothing here imports PyTorch's compiler or
+SymPy, which takes seconds: what belongs to the compiler is imported when it is asked for.
+Attributes of tensors, layers and nodes that begin with an underscore, such as `tensor._version`,
+stay where they are read.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ LIBRARY_BACKWARD = "GeneratedBackwardFor_"
 # The base of `autograd.Function` that has `apply`, patched while a run is recorded: there is no
 # public hook for calls of custom functions.
 SingleLevelFunction = torch.autograd.function._SingleLevelFunction
+# The class whose `apply` is looked up by every call of a Function. Up to 2.13 `Function.apply` ends
+# in that of the class below it; since 2.14 it is made in C.
+FUNCTION_WITH_APPLY = (
+    SingleLevelFunction
+    if isinstance(vars(torch.autograd.Function)["apply"], classmethod)
+    else torch.autograd.Function
+)
 
 # In it the inputs of a kept run are written to, and have the old values again before its backward
 # reads them, as an optimiser would use the memory. `allow_mutation_on_saved_tensors` copies what is

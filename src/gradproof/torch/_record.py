@@ -1,8 +1,8 @@
 """The custom derivatives that a run of PyTorch meets, with their inputs: recorded, then checked.
 
-Every call of a Function ends in `SingleLevelFunction.apply`, also one whose `apply` was bound
-before; every call of an operator from Python in `__call__` of its packet or overload. Both are
-patched for all threads.
+Every call of a Function ends in the `apply` of `FUNCTION_WITH_APPLY`, up to PyTorch 2.13 also one
+whose `apply` was bound before; every call of an operator from Python in `__call__` of its packet or
+overload. Both are patched for all threads.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gradproof._data.records import Verdict
 from gradproof._data.settings import new_seed, run_settings
 from gradproof.errors import UsageError
 from gradproof.torch._compat import (
+    FUNCTION_WITH_APPLY,
     OpOverload,
     OpOverloadPacket,
     SingleLevelFunction,
@@ -217,7 +218,7 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
         return call
 
     with ExitStack() as patches:
-        patches.enter_context(patch.object(SingleLevelFunction, "apply", classmethod(apply)))
+        patches.enter_context(patch.object(FUNCTION_WITH_APPLY, "apply", classmethod(apply)))
         for kind in (OpOverload, OpOverloadPacket):
             patches.enter_context(patch.object(kind, "__call__", noted_call(kind.__call__)))
         yield seen
