@@ -126,12 +126,15 @@ def test_a_case_that_kills_its_process_is_an_error_and_the_others_go_on(processe
 
 
 SCRIPT = """
+import signal
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 import numpy as np
 from gradproof import Case, by_hand, survey
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 
 def right(x, v):
     return v * np.cos(x)
