@@ -262,3 +262,9 @@ def test_an_output_in_few_bits_is_no_mismatch(dtype):
         return torch.complex(x, x).to(dtype) if dtype.is_complex else x.to(dtype)
 
     assert ours.gradcheck(rounded, real(3), inconclusive="ignore")
+
+
+def test_a_claim_of_nan_where_the_function_is_nan_is_not_right_as_in_pytorch():
+    x = torch.tensor([-4.8], dtype=F64, requires_grad=True)
+    for gradcheck in (ours.gradcheck, torch.autograd.gradcheck):
+        assert not gradcheck(lambda x: x**-7.5, x, raise_exception=False)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
-from gradproof._compare.comparison import Comparison, comparison_of, verified_text
+from gradproof._compare.comparison import (
+    Comparison,
+    comparison_of,
+    entry_finding,
+    verified_text,
+)
 from gradproof._compare.entries import (
     TIMES_HONEST,
     entries_result,
@@ -67,7 +73,7 @@ def result_at_point(
     if not comparison.inputs or not comparison.outputs:
         return _result_without_entries(comparison)
     if not np.isfinite(comparison.function.centre).any():
-        return inconclusive_point("the function has no finite value at the point")
+        return _result_without_values(comparison)
     if quick:
         screen = screen_along(comparison, comparison.u, slopes)
         if screen.decisions.wrong.any():
@@ -188,6 +194,16 @@ def _result_without_entries(comparison: Comparison) -> PointResult:
         text = f"outputs without entries have a gradient: {place} got {gradient[j]:.6g}, expected 0"
         return PointResult(Verdict.FAILED, text, (Finding(comparison.check, text, "entry", place),))
     return passed_point(WITHOUT_ENTRIES).with_notes(WITHOUT_ENTRIES)
+
+
+def _result_without_values(comparison: Comparison) -> PointResult:
+    """No output is finite: open; a claim of NaN fails where PyTorch's gradcheck is stood in for."""
+    text, gradient = "the function has no finite value at the point", comparison.claim.gradient
+    if gradient is None or not (comparison.settings.classic_step and np.isnan(gradient).any()):
+        return inconclusive_point(text)
+    column = int(np.flatnonzero(np.isnan(gradient))[0])
+    finding = entry_finding(comparison, 0, column, (math.nan, math.nan, math.nan, 0.0))
+    return PointResult(Verdict.FAILED, f"{text}, and NaN is claimed", (finding,))
 
 
 def _flat_result(comparison: Comparison, screen: Screen) -> PointResult:
