@@ -7,6 +7,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.functional import vjp
 
 from exhibits.frame import Exhibit, normal, ruled
 
@@ -376,6 +377,49 @@ CUT_OFF = (
 )
 
 
+# One output at a threshold, and a function that other points may leave the domain of.
+
+
+def composited(opacity: Tensor) -> Tensor:
+    """Colours along rays, each of which stops where next to no light is left."""
+    light = torch.cumprod(torch.cat([torch.ones_like(opacity[:, :1]), 1 - opacity], 1), 1)[:, :-1]
+    return (light * opacity * (light > 1e-4)).sum(1)
+
+
+def rays() -> tuple[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return ((0.25 * torch.rand(30, 64, dtype=torch.float64, generator=generator)).requires_grad_(),)
+
+
+def root_of_matrix(a: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh((a + a.mT) / 2)
+    return vectors @ torch.diag(values.sqrt()) @ vectors.mT
+
+
+def positive_matrix() -> tuple[Tensor]:
+    b = normal(4, 4).detach()
+    return ((b @ b.mT + 0.5 * torch.eye(4, dtype=torch.float64)).requires_grad_(),)
+
+
+def of_its_own(function, factor: float):
+    """The function with the gradient of autograd times a factor."""
+    return ruled(function, lambda g, x: factor * vjp(function, x.detach(), g)[1], vmap=False)
+
+
+EDGES = tuple(
+    Exhibit(
+        name=f"{name}_off_by_a_tenth",
+        make_inputs=inputs,
+        wrong=of_its_own(function, 1.1),
+        right=of_its_own(function, 1.0),
+        verdict_of_right=frozenset({"passed", "inconclusive"}),
+    )
+    for name, function, inputs in (
+        ("rays_that_stop_where_no_light_is_left", composited, rays),
+        ("root_of_a_matrix", root_of_matrix, positive_matrix),
+    )
+)
+
 # Sums that are kept in 16 bits.
 
 
@@ -457,6 +501,7 @@ EXHIBITS = (
     *OPERATORS,
     *SPARSE,
     *CUT_OFF,
+    *EDGES,
     *SUMS,
     *PAIRS,
 )
