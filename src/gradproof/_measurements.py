@@ -156,10 +156,11 @@ class Measurements:
         It is the difference of runs in fewer bits, scaled back, as far as there are such runs.
 
         Every operation is rounded at random. Below double precision it is the same function on
-        float64 arrays that is rounded so. Where operations cannot be rounded, and in double
-        precision, the probe is multiplied by factors of almost 1 (`rounding_by_factors`): beside a
-        slope that is infinite, as of a distance that rounding left, rounding falls by the root of
-        its unit, and runs in fewer bits that are scaled back show too little.
+        float64 arrays that is rounded so. The probe is multiplied by factors of almost 1 as well
+        (`rounding_by_factors`): beside a slope that is infinite, as of a distance that rounding
+        left, rounding falls by the root of its unit, and runs in fewer bits that are scaled back
+        show too little. In few bits the inputs are moved by a rounding, too: a kernel that casts
+        shows nothing in such runs.
         """
         ask = self.map.jvp if forward else self.map.vjp
         unit, tiny = (_COARSE, 0.0) if self.is_double else (max(self.unit, _COARSE), self._tiny)
