@@ -27,7 +27,7 @@ demo: $(INSTALLED)
 	@echo '--- 3. some operators of PyTorch beside its own gradcheck'
 	$(BIN)/python benchmarks/operators.py --quick
 	@echo
-	@echo '--- 4. the mistake of 2. on a page, with pictures: open it in a browser'
+	@echo '--- 4. the mistake of 2. on a page: open it in a browser'
 	@$(BIN)/python examples/page_of_a_mistake.py
 
 test: lint
