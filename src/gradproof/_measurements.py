@@ -163,6 +163,21 @@ class Measurements:
         shows nothing in such runs.
         """
         ask = self.map.jvp if forward else self.map.vjp
+        by_runs = self._rounding_by_runs(probe, known, forward=forward)
+        # Asked again: a claim that another call has changed since is not rounded by that.
+        known = np.asarray(ask(probe))
+        unit = self.unit if by_runs is None else self.arithmetic_unit
+        found = rounding_by_factors(ask, probe, known, unit)
+        if by_runs is None and self.is_double:  # a claim that moves by more computes in fewer bits
+            return found
+        if self.arithmetic_unit >= DOUBLE:  # a kernel may compute in few bits on float64 arrays too
+            found = np.maximum(found, self._rounding_by_moves(probe, known, forward=forward))
+        return self._pooled(
+            found if by_runs is None else np.maximum(found, by_runs), forward=forward
+        )
+
+    def _rounding_by_runs(self, probe: Values, known: Values, *, forward: bool) -> Values | None:
+        """How far a product moves where every operation is rounded; None where none can be."""
         unit, tiny = (_COARSE, 0.0) if self.is_double else (max(self.unit, _COARSE), self._tiny)
         try:
             exact = self.double.map
@@ -174,19 +189,8 @@ class Measurements:
                 again = np.asarray(run.jvp(probe) if forward else run.vjp(probe), float)
                 worst = np.fmax(worst, np.nan_to_num(np.abs(again - known), posinf=0.0))
         except Exception:  # Unsupported, or a user's function may not run in rounded arithmetic
-            # Asked again: a claim that another call has changed since is not rounded by that.
-            known = np.asarray(ask(probe))
-            by_factors = rounding_by_factors(ask, probe, known, self.unit)
-            if self.is_double:  # where a claim that moves by more than that computes in fewer bits
-                return by_factors
-            by_moves = self._rounding_by_moves(probe, known, forward=forward)
-            return self._pooled(np.maximum(by_factors, by_moves), forward=forward)
-        worst *= _HONEST * max(self.unit, 2.0**-53) / unit
-        known = np.asarray(ask(probe))
-        others = rounding_by_factors(ask, probe, known, self.arithmetic_unit)
-        if self.arithmetic_unit >= DOUBLE:  # a kernel may compute in few bits on float64 arrays too
-            others = np.maximum(others, self._rounding_by_moves(probe, known, forward=forward))
-        return self._pooled(np.maximum(worst, others), forward=forward)
+            return None
+        return _HONEST * max(self.unit, 2.0**-53) / unit * worst
 
     def _rounding_by_moves(self, probe: Values, known: Values, *, forward: bool) -> Values:
         """How far a claim moves where each input moves by a rounding, which rounds it anew."""

@@ -401,7 +401,7 @@ def positive_matrix() -> tuple[Tensor]:
     return ((b @ b.mT + 0.5 * torch.eye(4, dtype=torch.float64)).requires_grad_(),)
 
 
-def of_its_own(function, factor: float):
+def scaled_kernel(function, factor: float):
     """The function with the gradient of autograd times a factor."""
     return ruled(function, lambda g, x: factor * vjp(function, x.detach(), g)[1], vmap=False)
 
@@ -410,8 +410,8 @@ EDGES = tuple(
     Exhibit(
         name=f"{name}_off_by_a_tenth",
         make_inputs=inputs,
-        wrong=of_its_own(function, 1.1),
-        right=of_its_own(function, 1.0),
+        wrong=scaled_kernel(function, 1.1),
+        right=scaled_kernel(function, 1.0),
         verdict_of_right=frozenset({"passed", "inconclusive"}),
     )
     for name, function, inputs in (

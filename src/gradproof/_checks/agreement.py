@@ -30,6 +30,7 @@ def vector_findings(
     kind: str = "",
     lost: float = 0.0,
     rounding: Callable[[], Values] | None = None,
+    times: float = 1.0,
     most: int = 8,
 ) -> tuple[Finding, ...]:
     """Findings for the entries in which a vector is not what it should be, largest gap first.
@@ -49,6 +50,7 @@ def vector_findings(
         kind: of the findings; the name of the check where it is "".
         lost: further gap that is allowed in every entry.
         rounding: measures what rounding does besides to `got`, where it is not `expected`.
+        times: of all that is allowed, that a gap must be larger than.
         most: findings at most.
     """
     if got.shape == expected.shape and (got == expected).all():
@@ -63,7 +65,8 @@ def vector_findings(
     wrong &= _disagreements(measurements, got, expected, size, allowed, forward=forward)
     if rounding is not None and wrong.any():
         allowed += rounding()
-        wrong &= _disagreements(measurements, got, expected, size, allowed, forward=forward)
+    if rounding is not None or times > 1:
+        wrong &= _disagreements(measurements, got, expected, size, times * allowed, forward=forward)
     gap = np.nan_to_num(np.abs(got - expected), nan=np.inf, posinf=np.inf)
     order = np.argsort(-np.where(wrong, gap, -1.0), kind="stable")[: min(most, int(wrong.sum()))]
     findings = []

@@ -107,9 +107,10 @@ def _mode_result(measurements: Measurements, *, forward: bool) -> CheckResult:
         text = f"{mode} is linear in {probe}s of {split.sizes}, with zeros{single}"
         refused = f"forward mode: {products.refused}" if forward else products.refused
         return passed_check(_NAME, text, notes=(refused,) if products.refused else ())
-    is_narrow = all(finding.gap <= _OPEN_UP_TO * finding.allowed for finding in findings)
-    is_narrow &= DOUBLE <= measurements.arithmetic_unit <= SINGLE
-    if is_narrow or _is_linear_in_double(measurements, forward=forward):
+    is_single = DOUBLE <= measurements.arithmetic_unit <= SINGLE
+    if is_single:
+        findings = _findings(measurements, products, forward=forward, times=_OPEN_UP_TO)
+    if not findings or _is_linear_in_double(measurements, forward=forward):
         text = f"{mode} is not linear in the {probe}, which its few bits may explain"
         return inconclusive_check(_NAME, text)
     known = measurements.pushforward if forward else measurements.gradient
@@ -201,9 +202,9 @@ def _has_small_range(map_: DifferentiableMap) -> bool:
 
 
 def _findings(
-    measurements: Measurements, products: _Products, *, forward: bool
+    measurements: Measurements, products: _Products, *, forward: bool, times: float = 1.0
 ) -> tuple[Finding, ...]:
-    """Entries in which the two parts do not add up to the terms.
+    """Entries in which the two parts do not add up to the terms, by more than `times` the allowed.
 
     Terms of large weights are as large as they were claimed: so large is their rounding.
     """
@@ -226,6 +227,7 @@ def _findings(
         kind="linearity of forward mode" if forward else "",
         lost=split.lost,
         rounding=lambda: _rounding(measurements, products, forward=forward),
+        times=times,
         most=3 if forward else 8,
     )
 

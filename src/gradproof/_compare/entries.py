@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -221,7 +220,7 @@ class _Law:
         columns = self.columns[which].tolist()
         return column_slopes(self.comparison.function, self.u, columns, self.comparison.steps)
 
-    @cached_property
+    @functools.cached_property
     def row_sizes(self) -> Values:
         """The largest claimed term of each row, (m,)."""
         sizes = np.where(np.isfinite(self.claimed), np.abs(self.claimed), 0.0)

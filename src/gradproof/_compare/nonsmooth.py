@@ -127,8 +127,10 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
         slopes = measured_slopes(table)
         along, size = claimed @ w, np.abs(claimed) @ np.abs(w)
         slack = comparison.rounding(slopes.size, size) + allowed @ np.abs(w)
-        off = np.isfinite(along) & (slopes.gap(along) > slopes.bar + slack)
-        off &= np.isfinite(slopes.bar) & ~some_scale_agrees(table, slopes, along)
+        off = np.isfinite(along) & np.isfinite(slopes.bar)
+        off &= slopes.gap(along) > slopes.bar + slack
+        if off.any():
+            off &= ~some_scale_agrees(table, slopes, along)
         if not off.any():
             continue
         wide, pieces = slopes_with_neighbours(comparison, slopes, along, w)

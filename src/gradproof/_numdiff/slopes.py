@@ -234,7 +234,8 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     kink = _kink_widths(np.abs(even) / h, table.steps, bars)
     value, bar, width = _best_level(difference, table.steps, bars, kink)
 
-    moved = np.nan_to_num(table.moves).max(axis=0)
+    moves = table.moves
+    moved = np.nan_to_num(moves).max(axis=0)
     # Noise of many units in the last place, which is most of what F moves by, and larger than is
     # known beforehand: no slope means anything.
     usual_ulp = np.median(ulp) if ulp.size else 0.0
@@ -242,7 +243,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     unknown = (stairs | rough) & (noise > 2 * table.jitter)
     bar = np.where(unknown, np.inf, bar - width)
     bar = np.where(np.isfinite(value), bar, np.inf)
-    still = (table.moves == 0).all(axis=0) & (table.jitter == 0)
+    still = (moves == 0).all(axis=0) & (table.jitter == 0)
     bar = np.nan_to_num(bar, nan=np.inf, posinf=np.inf)
     bar = np.where(still, _bars_at_rest(table, ulp), bar)
     # An interval that is no wider than the bar is no kink.

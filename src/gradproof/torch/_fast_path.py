@@ -44,6 +44,7 @@ from gradproof.torch._compat import UndefinedGrad, run_engine
 from gradproof.torch._layouts import cotangent_layouts, in_layout
 from gradproof.torch._memory import private_copy
 from gradproof.torch._notes import among_ranks
+from gradproof.torch._side_effects import saved_tensor_hooks
 from gradproof.torch._state import ThreadState
 from gradproof.torch._tensors import slot_like
 
@@ -188,12 +189,8 @@ def _decision(
 
     # 3. F at the point once more, with what it saves for its backward; and at x + h u and x - h u
     # for two steps h.
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        saved.append(tensor.detach())
-        return saved[-1]
-
     saved: list[torch.Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with saved_tensor_hooks(saved):
         result = run(others)
     twin = tuple([result[k] for k in floating])
     saved_before = [t.clone() for t in saved]

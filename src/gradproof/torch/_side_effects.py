@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import torch
 
@@ -79,15 +80,20 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     return [*found, *graph.overwritten_gradients()]
 
 
-def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
-    """A run of the function, and into `saved` what it saves for its backward."""
+def saved_tensor_hooks(saved: list[torch.Tensor]) -> AbstractContextManager[None]:
+    """For a run meanwhile, which puts what it saves for its backward into `saved`."""
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         saved.append(tensor.detach())
         return saved[-1]
 
+    return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+
+
+def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
+    """A run of the function, and into `saved` what it saves for its backward."""
     try:
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        with saved_tensor_hooks(saved):
             return graph.graph_of_other_run(tensors)
     except RuntimeError as error:
         # torch.func inside the function forbids these hooks: then saved tensors go unobserved.
