@@ -33,6 +33,22 @@ def wrong_in_low_precision(change: Callable[[Tensor], Tensor]):
 tanh_kernel = wrong_in_low_precision(lambda gradient: gradient)
 
 
+def sampled(x: Tensor, grid: Tensor) -> Tensor:
+    return torch.nn.functional.grid_sample(x, grid, align_corners=False)
+
+
+def pixels(dtype: torch.dtype, seed: int) -> Callable[[], tuple[Tensor, ...]]:
+    """An image, and nine points between its pixels."""
+
+    def make() -> tuple[Tensor, ...]:
+        drawn = torch.Generator().manual_seed(seed)
+        x = torch.randn(1, 2, 5, 5, generator=drawn, dtype=torch.float64)
+        grid = 1.8 * torch.rand(1, 3, 3, 2, generator=drawn, dtype=torch.float64) - 0.9
+        return x.to(dtype).requires_grad_(), grid.to(dtype).requires_grad_()
+
+    return make
+
+
 def tail_dropped(gradient: Tensor) -> Tensor:
     """As by a kernel that loops over whole blocks of four only."""
     size = gradient.numel() // 4 * 4
@@ -577,6 +593,26 @@ EXHIBITS = (
         right=lambda x, weight: torch.nn.functional.rms_norm(x, x.shape[-1:]) * weight,
         make_inputs=padded,
         also=frozenset({"forward", "second_point"}),
+        step=None,
+    ),
+    *(
+        Exhibit(
+            name=f"sampled_pixels_a_tenth_too_bright_in_{name}",
+            # One operator, which rounds inside: honest runs have nothing to round there
+            wrong=lambda x, grid: 1.1 * sampled(x, grid) - 0.1 * sampled(x, grid).detach(),
+            right=lambda x, grid: sampled(x, grid),
+            make_inputs=pixels(dtype, seed),
+            also=frozenset({"forward", "second_point"}),
+            step=None,
+        )
+        for name, dtype, seed in (("float32", SINGLE, 0), ("bfloat16", BRAIN, 2))
+    ),
+    Exhibit(
+        name="mean_of_distances_in_bfloat16",
+        # Of one number forward mode rounds as much as the loss does
+        wrong=None,
+        right=torch.nn.functional.triplet_margin_loss,
+        make_inputs=lambda: tuple(low(5, 4, dtype=BRAIN, seed=seed)()[0] for seed in (1, 2, 3)),
         step=None,
     ),
 )

@@ -201,9 +201,12 @@ def _answer_of(
         wider = widen_by_value_errors(map_, sides, exact)
         if wider is not sides:
             claims = _claims_result(wider, reference, settings, mode, check)
-        if claims.verdict is not Verdict.PASSED and not reference.is_own:
-            wider = widen_by_neighbours(map_, reference.map, mode, settings, wider)
-            claims = _claims_result(wider, reference, settings, mode, check)
+        if claims.verdict is not Verdict.PASSED:
+            wider = widen_by_neighbours(
+                map_, reference.map, mode, settings, wider, is_own=reference.is_own
+            )
+            other = _claims_result(wider, reference, settings, mode, check)
+            claims = claims if other.verdict is Verdict.FAILED else other
     if reason := different_value_text(map_, exact, value_errors, is_own=reference.is_own):
         return reason
     if formula.verdict is Verdict.FAILED:

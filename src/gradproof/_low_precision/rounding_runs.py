@@ -27,6 +27,7 @@ from gradproof._numdiff.values import FunctionValues, format_of_values
 from gradproof.errors import UsageError
 
 RUNS = 8
+OTHER_ALGORITHM = 4.0  # times more, where honest runs compute the derivative in another way
 _ROUNDABLE = 2.0**-40  # the finest arithmetic that doubles can be rounded to
 _NEAR = 2.0**-16  # of a number: hundreds of roundings in single precision
 _FEW_ENTRIES = 64  # in the smallest array: more probes are asked, to average over
@@ -129,11 +130,15 @@ def widen_by_neighbours(
     mode: Mode,
     settings: RunSettings,
     sides: ClaimedBesideExact,
+    *,
+    is_own: bool,
 ) -> ClaimedBesideExact:
     """The sides with honest errors as large as claims show at points nearby.
 
     There the claims are rounded anew: what their errors have in common is a mistake, and by what
-    they differ is rounding, also that of another algorithm, as of exp(s - log sum exp s).
+    they differ is rounding, also that of another algorithm, as of exp(s - log sum exp s). Beside
+    honest runs of the function itself, `is_own`, they count for a few times as much at most: a
+    fused operator rounds inside, where an honest run has nothing to round.
     """
     probes, errors = _probes(map_, mode, settings.seed), []
     step = max(2 * sides.grain.unit, _NEAR)
@@ -148,6 +153,9 @@ def widen_by_neighbours(
         except Exception:  # Unsupported, or the user's code may raise at another point
             return sides
     spread = (np.asarray(errors) - np.mean(errors, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
+    if is_own:
+        ratio = root_mean_square(spread) / max(root_mean_square(sides.errors), 1e-300)
+        return replace(sides, errors=sides.errors * min(max(ratio, 1.0), OTHER_ALGORITHM))
     both = [sides.errors, spread] if len(sides.errors) else [spread]
     louder = root_mean_square(spread) > root_mean_square(sides.errors)
     other = sides.other_algorithm or (louder and sides.grain.unit <= SINGLE)
@@ -205,7 +213,7 @@ def claims_and_runs(
         off = np.nan_to_num(np.maximum(off, honest))
         for number, run_error in enumerate(errors):
             signs = np.where(random_bits(settings.seed, Kind.SPECIAL, number, off.size), 1.0, -1.0)
-            run_error += signs * off
+            run_error += signs * off / OTHER_ALGORITHM  # which multiplies it again
     return ClaimedBesideExact(
         space=space,
         got=got,
@@ -219,12 +227,13 @@ def claims_and_runs(
 
 
 def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
+    space = map_.codomain if mode == "forward" else map_.domain
+    smallest = min((slot.size for slot in space.slots if slot.size), default=1)
+    count = 2 if smallest >= _FEW_ENTRIES else 4
     if mode == "forward":
         scales = coordinate_scales(map_.domain, map_.point)
-        draws = [random_entries(seed, Kind.TANGENT, k, scales.size) for k in range(2)]
+        draws = [random_entries(seed, Kind.TANGENT, k, scales.size) for k in range(count)]
         return [round_to_formats(map_.domain, scales * draw) for draw in draws]
-    smallest = min((slot.size for slot in map_.domain.slots if slot.size), default=1)
-    count = 2 if smallest >= _FEW_ENTRIES else 4
     random = [random_cotangent(map_.codomain, seed, k) for k in range(count)]
     return [*random, constant_cotangent(map_.codomain, seed)]
 

@@ -22,13 +22,12 @@ import numpy as np
 from gradproof._data.formats import Grain
 from gradproof._data.records import Statistic
 from gradproof._data.space import Slot, Values
-from gradproof._low_precision.rounding_runs import ClaimedBesideExact
+from gradproof._low_precision.rounding_runs import OTHER_ALGORITHM, ClaimedBesideExact
 
 OPEN_UP_TO = 1.25  # times what is allowed
 _SUMS = 8.0  # of 2 x 8 honest sums: quantile of Student's t far beyond one in a thousand arrays
 _ENTRIES = 16.0  # single entries have heavier tails
 _BRANCHES = 2.0  # times the largest error of any entry
-_OTHER_ALGORITHM = 4.0  # times more, where honest runs compute the derivative in another way
 _CANCELLED = 16 * 2.0**-53  # times honest rounding in units: of what double precision leaves
 _MOST_GROUPS = 64  # rows or columns; more are taken together
 
@@ -114,7 +113,7 @@ def _deviations_of_array(
         every.append(sums.worst_weighted_sum("slope", groups, exact))
         every.append(sums.worst_weighted_sum("mean", groups, np.ones_like(exact)))
     if sides.other_algorithm:
-        every = [replace(each, allowed=_OTHER_ALGORITHM * each.allowed) for each in every]
+        every = [replace(each, allowed=OTHER_ALGORITHM * each.allowed) for each in every]
     resolution = next(each.allowed for each in every if each.name == "slope")
     left_out = int(slot.size - usable.sum())
     return ArrayDeviations(position, tuple(every), resolution, sums.entry_errors, left_out)
