@@ -47,6 +47,19 @@ def test_an_output_below_the_rounding_of_the_function_is_listed() -> None:
     assert result.notes == ("the derivatives of 1 input are below the rounding of F: not tested",)
 
 
+def test_rounding_that_stands_for_zero_is_not_listed() -> None:
+    """As the gradient of a share that cancels: 1e-18 beside 1, where the derivative is zero."""
+    weights = np.arange(1.0, 8.0)
+
+    def function(x: np.ndarray) -> np.ndarray:
+        return weights * x[0] * np.cbrt(x[1]) ** 3 / x[1]
+
+    claimed = np.stack([weights, np.full(7, 1e-18)], axis=1)
+    result = judge(function, np.array([1.1, 0.7]), Linear.dense(claimed))
+    assert result.verdict is Verdict.PASSED, result.summary
+    assert not result.notes
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("x", [1e-12, 3.3e-9, 1e-7])
 @pytest.mark.parametrize(

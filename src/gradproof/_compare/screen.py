@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._compare.comparison import Comparison
-from gradproof._compare.tolerances import Decisions, decide, root_mean_square
+from gradproof._compare.tolerances import (
+    Decisions,
+    decide,
+    root_mean_square,
+    rounding_part,
+)
 from gradproof._data.formats import DOUBLE
 from gradproof._data.space import Mask, Values
 from gradproof._numdiff.probes import Kind, random_cotangent, random_entries
@@ -209,7 +214,10 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             terms = np.fmax(terms, np.abs(comparison.map.vjp(v) * comparison.u))
             ill_scaled &= comparison.resolution.of_entry * terms <= noise
         if not ill_scaled.any() or np.array_equal(ill_scaled, remaining):
-            return None, int(ill_scaled.sum()) if terms[ill_scaled].any() else 0
+            # What is below the rounding of the largest claim is as good as zero.
+            largest = terms.max(initial=0.0, where=np.isfinite(terms))
+            is_zero = terms[ill_scaled] <= rounding_part(comparison.claim.unit) * largest
+            return None, 0 if is_zero.all() else int(ill_scaled.sum())
         few = max(comparison.inputs, comparison.outputs) <= _MANY
         again = screen_along(comparison, np.where(ill_scaled, comparison.u, 0.0), finer=few)
         wrong = again.decisions.wrong
