@@ -28,18 +28,6 @@ def test_an_output_wrongly_detached_among_good_ones_is_found():
     assert {finding.output_name for finding in caught.value.report.findings} == {"output 1"}
 
 
-@pytest.mark.parametrize("position", [0, 1])
-def test_an_integer_output_before_a_float_one_is_no_error(position):
-    def function(x):
-        outputs = [x.sin(), x.cos()]
-        outputs.insert(position, torch.tensor([3]))
-        return tuple(outputs)
-
-    with pytest.raises(IndexError):
-        theirs.gradcheck(function, real(2))
-    assert ours.gradcheck(function, real(2))
-
-
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @pytest.mark.parametrize(
     "options",
