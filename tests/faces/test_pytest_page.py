@@ -21,7 +21,7 @@ def block(before: str) -> str:
 def test_the_example_runs_and_fails_as_shown(pytester, monkeypatch):
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     pytester.makepyfile(test_ops=block("test_ops.py"))
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "test_ops.py")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "test_ops.py")
     assert result.parseoutcomes() == {"passed": 1, "failed": 1}
     shown = [line for line in block("$ pytest test_ops.py").splitlines() if line != "..."]
     result.stdout.fnmatch_lines([line.replace("[", "[[]") for line in shown])
