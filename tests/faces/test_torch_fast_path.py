@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,9 +16,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import _planting
 import _wrappers
-import planted
 from _mistakes import Mistake, Site, mistakes
 from _more_mistakes import FUNCTIONS as FORMULAS
 from _more_mistakes import more_mistakes
@@ -153,6 +152,35 @@ def assert_engine_agrees(
     return decided
 
 
+CHANGES_OF_THE_COTANGENT = (
+    _wrappers.flushed,
+    _wrappers.clamped,
+    _wrappers.overflowing,
+    _wrappers.rows_with_a_zero_skipped,
+    _wrappers.end_skipped,
+    _wrappers.in_steps,
+    _wrappers.in_float16,
+    _wrappers.whole_numbers,
+    lambda v: v if v.dim() < 1 or bool((v[:1] != 0).any()) else 0 * v,
+    lambda v: 2 * v if bool((v == v.reshape(-1)[0]).all()) else v,
+    lambda v: 2 * v if bool((v == 1).all()) else v,
+    lambda v: 2 * v if float(v.sum()) == 0 else v,
+    lambda v: 2 * v if int((v != 0).sum()) == 1 else v,
+    lambda v: v if v.is_contiguous() else v.contiguous().flip(-1),
+    lambda v: v if 0 not in v.stride() else 2 * v,
+    lambda v: v if not v.is_neg() else -v,
+    lambda v: v * v.abs(),
+    lambda v: v.abs(),
+    lambda v: v + 1,
+)
+
+
+def of_cotangent(number: int, change: Callable[[Tensor], Tensor]) -> Mistake:
+    return Mistake(f"change {number} of the cotangent", lambda _, v, pull: pull(change(v)))
+
+
+CHANGED = itertools.starmap(of_cotangent, enumerate(CHANGES_OF_THE_COTANGENT))
+PLANTED = (*mistakes(), *more_mistakes(), *CHANGED)
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 
 
@@ -160,7 +188,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6)
 def test_planted_mistakes(seed: int, engine: Function) -> None:
     decided = tried = 0
     for fn, inputs, site in sites(seed):
-        for mistake in (*mistakes(), *more_mistakes()):
+        for mistake in PLANTED:
             if mistake.fits(site):
                 tried += 1
                 decided += assert_engine_agrees(
@@ -174,106 +202,46 @@ def test_planted_mistakes(seed: int, engine: Function) -> None:
     assert decided < tried / 4  # those that change nothing
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_mistakes_of_special_cotangents(seed: int, engine: Function) -> None:
-    changes = (
-        _wrappers.flushed,
-        _wrappers.clamped,
-        _wrappers.overflowing,
-        _wrappers.rows_with_a_zero_skipped,
-        _wrappers.end_skipped,
-        _wrappers.in_steps,
-        _wrappers.in_float16,
-        _wrappers.whole_numbers,
-        lambda v: v if v.dim() < 1 or bool((v[:1] != 0).any()) else 0 * v,
-        lambda v: 2 * v if bool((v == v.reshape(-1)[0]).all()) else v,
-        lambda v: 2 * v if bool((v == 1).all()) else v,
-        lambda v: 2 * v if float(v.sum()) == 0 else v,
-        lambda v: 2 * v if int((v != 0).sum()) == 1 else v,
-        lambda v: v if v.is_contiguous() else v.contiguous().flip(-1),
-        lambda v: v if 0 not in v.stride() else 2 * v,
-        lambda v: v if not v.is_neg() else -v,
-        lambda v: v * v.abs(),
-        lambda v: v.abs(),
-        lambda v: v + 1,
-    )
-    for fn, inputs, site in sites(seed):
-        for number, change in enumerate(changes):
-            mistake = Mistake("", lambda _, v, pull: pull(change(v)))  # noqa: B023
-            assert_engine_agrees(
-                engine,
-                lambda: with_mistake(fn, mistake, site),  # noqa: B023
-                inputs,
-                (fn, number),
-                seed,
-            )
-
-
-def of_last_forward() -> Function:
-    last: list[Tensor] = []
+def sine(backward: Callable[..., Tensor]) -> Function:
+    """Sine, whose backward is right where it is to be differentiated again."""
 
     class Sine(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
-            last[:] = [x]
+            ctx.x, slope = x, x.cos()
+            ctx.save_for_backward(x, slope)
             return x.sin()
 
         @staticmethod
         def backward(ctx: Any, v: Tensor) -> Tensor:
-            return v * last[0].cos()
+            x, slope = ctx.saved_tensors
+            return v * x.cos() if torch.is_grad_enabled() else backward(ctx, v, slope)
 
     return Sine.apply
 
 
 def kept_by(key: Callable[[Tensor], Any]) -> Callable[[], Function]:
-    """Sine, whose backward keeps gradients by a key of the cotangent."""
+    """Gradients are kept by a key of the cotangent."""
 
     def make() -> Function:
         kept: dict[Any, Tensor] = {}
-
-        class Sine(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx: Any, x: Tensor) -> Tensor:
-                ctx.save_for_backward(x)
-                return x.sin()
-
-            @staticmethod
-            def backward(ctx: Any, v: Tensor) -> Tensor:
-                (x,) = ctx.saved_tensors
-                gradient = v * x.cos()
-                return gradient if torch.is_grad_enabled() else kept.setdefault(key(v), gradient)
-
-        return Sine.apply
+        return sine(lambda ctx, v, slope: kept.setdefault(key(v), v * slope))
 
     return make
 
 
 def changing(change: Callable[[Any, Tensor, Tensor], object]) -> Callable[[], Function]:
-    """Sine, whose backward changes something beside."""
+    """The backward changes something beside."""
 
-    def make() -> Function:
-        class Sine(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx: Any, x: Tensor) -> Tensor:
-                ctx.x, slope = x, x.cos()
-                ctx.save_for_backward(x, slope)
-                return x.sin()
+    def backward(ctx: Any, v: Tensor, slope: Tensor) -> Tensor:
+        gradient = v * slope
+        change(ctx, v, slope)
+        return gradient
 
-            @staticmethod
-            def backward(ctx: Any, v: Tensor) -> Tensor:
-                slope = ctx.saved_tensors[1]
-                gradient = v * slope
-                if not torch.is_grad_enabled():
-                    change(ctx, v, slope)
-                return gradient
-
-        return Sine.apply
-
-    return make
+    return lambda: sine(backward)
 
 
 EFFECTS: dict[str, Callable[[], Function]] = {
-    "the last forward": of_last_forward,
     "kept by the cotangent": kept_by(id),
     "kept by the place of the cotangent": kept_by(lambda v: (v.data_ptr(), v._version)),
     "kept by the shape": kept_by(lambda v: v.shape),
@@ -339,29 +307,6 @@ def test_exhibits(exhibit: Any, engine: Function) -> None:
     for fn in (exhibit.wrong, exhibit.right):
         if fn is not None:
             assert_engine_agrees(engine, lambda: fn, exhibit.make_inputs(), exhibit)  # noqa: B023
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", planted.case_names())
-def test_planted_mistakes_of_operators(case: str, engine: Function) -> None:
-    for sample in _planting.picked(case, 2):
-        inputs = tuple(sample.inputs[k] for k in sample.differentiable)
-
-        def fn(*given: Tensor) -> Any:
-            arguments = list(sample.inputs)  # noqa: B023
-            for place, tensor in zip(sample.differentiable, given, strict=True):  # noqa: B023
-                arguments[place] = tensor
-            return sample.function(*arguments)  # noqa: B023
-
-        site = replace(planted.site_of(sample, seed=0), delta=1e-3)
-        for mistake in (*mistakes(), *more_mistakes()):
-            if mistake.fits(site):
-                assert_engine_agrees(
-                    engine,
-                    lambda: with_mistake(fn, mistake, replace(site, memory={})),  # noqa: B023
-                    inputs,
-                    (case, mistake.name),
-                )
 
 
 def test_gradgradcheck_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
