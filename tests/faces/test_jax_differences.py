@@ -1,8 +1,9 @@
-"""The table of differences from `jax.test_util` in docs/jax.md, a row a test: both are run."""
+"""`gradproof.jax` in place of `jax.test_util`: the table in docs/jax.md, a row a test; the face."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -165,9 +166,88 @@ def test_tangents_of_another_dtype_are_wrong():
     assert both(jnp.tanh, coarse, (X,), check="check_jvp") == (False, False)
 
 
-def test_a_second_derivative_that_is_zero_by_structure():
-    assert both(lambda x: 3 * x, (X,), 2) == (True, True)  # no warning: these are errors here
-
-
 def test_an_input_that_is_nan():
     assert both(jnp.sin, (np.array([1.0, np.nan], np.float32),), 1) == (True, False)
+
+
+# Signatures, rules that are given, and bad input.
+
+
+@pytest.mark.parametrize("name", ["check_grads", "check_jvp", "check_vjp"])
+def test_signatures_are_jaxs(name):
+    def shape(function):
+        parameters = inspect.signature(function).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    assert shape(getattr(ours, name)) == shape(getattr(theirs, name))
+
+
+def test_tolerances_are_on_entries():
+    wrong = ruled(lambda x, t: 1.01 * slope(x, t))
+    ours.check_grads(wrong, (X,), 1, rtol=0.05)
+    ours.check_grads(wrong, (X,), 1, atol=0.05)
+
+
+def test_check_vjp_and_check_jvp_judge_what_they_are_given():
+    def f(x, n):
+        return {"y": jnp.sin(x["a"]) * n, "n": n}
+
+    args = ({"a": X}, jnp.array(3))
+    ours.check_vjp(f, functools.partial(jax.vjp, f), args)
+    ours.check_jvp(f, functools.partial(jax.jvp, f), args)
+
+    def wrong_vjp(x, n):
+        out, pull = jax.vjp(f, x, n)
+        return out, lambda ct: jax.tree.map(
+            lambda g: 1.01 * g if g.dtype != jax.dtypes.float0 else g, pull(ct)
+        )
+
+    def wrong_jvp(primals, tangents):
+        out, tangent = jax.jvp(f, primals, tangents)
+        return out, {"y": 1.01 * tangent["y"], "n": tangent["n"]}
+
+    with pytest.raises(AssertionError, match=r"^my rule\n"):
+        ours.check_vjp(f, wrong_vjp, args, err_msg="my rule")
+    with pytest.raises(AssertionError):
+        ours.check_jvp(f, wrong_jvp, args)
+
+
+def test_a_rule_that_returns_another_value_is_wrong():
+    x = (X,)
+    with pytest.raises(AssertionError, match="here primal: output 0 has other values than sin's"):
+        ours.check_vjp(jnp.sin, functools.partial(jax.vjp, jnp.cos), x, err_msg="here")
+    with pytest.raises(AssertionError, match=r"float32\[\], that of sin is float32\[12\]"):
+        ours.check_jvp(jnp.sin, functools.partial(jax.jvp, jnp.sum), x)
+
+
+def deleted():
+    array = jnp.ones(2) * 1
+    array.delete()
+    return array
+
+
+@pytest.mark.parametrize(
+    ("f", "args", "options", "words"),
+    [
+        (None, (jnp.ones(2),), {}, "f: expected a function, got None"),
+        (jnp.sin, 1.0, {}, "args: expected a tuple of arguments, got 1.0"),
+        (jnp.sin, ({"x": jnp.ones(2), 1: jnp.ones(2)},), {}, "args: JAX does not take them apart"),
+        (jnp.sin, (deleted(),), {}, "its numbers cannot be read: it has been deleted"),
+        (jnp.sin, (jnp.ones(2),), {"order": jnp.ones(2)}, "order: expected a whole number"),
+        (jnp.sin, (jnp.ones(2),), {"modes": 3}, "modes: expected a list of names, got 3"),
+        (jnp.sin, (jnp.ones(2),), {"atol": "small"}, "atol: expected a number, got 'small'"),
+        (jnp.sin, (jnp.ones(2),), {"rtol": {"day": 1}}, "rtol: expected a number, got {'day': 1}"),
+        (jnp.sin, (jnp.ones(2),), {"eps": jnp.ones(2)}, "eps: expected a positive finite number"),
+    ],
+)
+def test_bad_input_is_refused_by_name(f, args, options, words):
+    with pytest.raises(UsageError, match=words):
+        ours.check_grads(f, args, **{"order": 1, **options})
+
+
+@pytest.mark.parametrize(("check", "name"), [(ours.check_jvp, "f_jvp"), (ours.check_vjp, "f_vjp")])
+def test_a_rule_that_is_none(check, name):
+    with pytest.raises(UsageError, match=f"{name}: expected a function, got None"):
+        check(jnp.sin, None, (jnp.ones(2),))
+    with pytest.raises(UsageError, match=f"{name}: it returns a pair, got None"):
+        check(jnp.sin, lambda *_: None, (jnp.ones(2),))

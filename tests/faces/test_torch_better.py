@@ -256,3 +256,14 @@ def test_a_claim_of_nan_where_the_function_is_nan_is_not_right_as_in_pytorch():
     x = torch.tensor([-4.8], dtype=F64, requires_grad=True)
     for gradcheck in (ours.gradcheck, torch.autograd.gradcheck):
         assert not gradcheck(lambda x: x**-7.5, x, raise_exception=False)
+
+
+@pytest.mark.parametrize(
+    ("part", "rtol", "passes"),
+    [(1e-4, 1e-3, True), (1e-6, 1e-4, True), (1e-2, 1e-3, False), (1e-4, 1e-6, False)],
+)
+def test_a_backward_must_be_linear_to_the_callers_tolerance(part, rtol, passes):
+    """As an adaptive solver: the cotangent goes through a rounding of its own to this part."""
+    solved = custom(torch.sin, lambda x, g: g * x.cos() * (1 + part * torch.sin(1e3 * g)))
+    x = torch.linspace(0.2, 1.0, 4, dtype=F64).requires_grad_()
+    assert ours.gradcheck(solved, x, rtol=rtol, atol=0.0, raise_exception=False) is passes
