@@ -11,7 +11,6 @@ from torch.autograd import gradcheck, gradgradcheck
 
 # Pytester forgets modules that a run of it imports first: this one has to stay the same.
 import gradproof.torch._suite  # noqa: F401
-from user_files import WRONG_SINE
 
 # Held before anything is exchanged, as a default, in a closure, by another of PyTorch's helpers.
 HELPER = """
@@ -28,14 +27,24 @@ def by_pytorch(fn, inputs):
     return common_utils.gradcheck(fn, inputs)
 """
 
-SUITE = f"""
+SUITE = """
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
 import helper
-{WRONG_SINE}
+
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return 1.1 * grad_output * x.cos()
 
 class Layout(torch.autograd.Function):  # right for contiguous cotangents, as PyTorch's are
     @staticmethod
@@ -110,10 +119,7 @@ def test_without_the_option_pytorchs_own_answers(run):
 
 def test_ours_answers_whoever_holds_the_name_and_however(run, pytester):
     result = run("--gradproof-gradcheck=replace", "--gradproof-report=report.json")
-    assert result.parseoutcomes() == {
-        "passed": 8,
-        "failed": 1,
-    }  # no test shows this mistake to theirs
+    assert result.parseoutcomes() == {"passed": 8, "failed": 1}  # theirs does not see the mistake
     result.stdout.fnmatch_lines(
         [
             "gradproof: 8 derivatives verified to *, 3 failed",
