@@ -8,7 +8,6 @@ import scipy.sparse
 from scipy.optimize import rosen, rosen_der, rosen_hess, rosen_hess_prod
 from scipy.sparse.linalg import aslinearoperator
 
-import gradproof
 from flat_options import check
 from gradproof import Verdict
 from gradproof.errors import UsageError
@@ -31,14 +30,10 @@ def their_jacobian(x):
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array, np.ndarray.tolist])
 def test_a_list_of_values_has_one_jacobian(kind, seed):
     at = np.array([0.3, 0.8])
-    right = gradproof.check(
-        gradproof.by_hand(residuals, jac=lambda x: kind(their_jacobian(x))), at, seed=seed
-    )
+    right = check(residuals, at, jac=lambda x: kind(their_jacobian(x)), seed=seed)
     assert right.verdict is Verdict.PASSED, str(right)
     factors = np.array([[1.0, 1.1], [1.0, 1.0]])
-    wrong = gradproof.check(
-        gradproof.by_hand(residuals, jac=lambda x: kind(factors * their_jacobian(x))), at, seed=seed
-    )
+    wrong = check(residuals, at, jac=lambda x: kind(factors * their_jacobian(x)), seed=seed)
     found = {(one.output.slot, one.input_index) for one in wrong["backward"].findings}
     assert found == {(0, (1,))}, str(wrong)
 
@@ -52,7 +47,7 @@ def test_one_jacobian_of_several_outputs_and_inputs():
         return np.vstack([block, block])
 
     inputs = (np.array([1.0, 2.0]), np.array([0.5, 1.5, 2.5]))
-    assert gradproof.check(gradproof.by_hand(fn, jac=jac), inputs, seed=0).verdict is Verdict.PASSED
+    assert check(fn, inputs, jac=jac, seed=0).verdict is Verdict.PASSED
 
 
 @seeds
@@ -68,28 +63,21 @@ def test_one_jacobian_of_several_outputs_and_inputs():
     ids=["column", "row", "square", "complex", "none"],
 )
 def test_a_gradient_is_an_array_like_its_input(gradient, seed):
-    report = gradproof.check(gradproof.by_hand(rosen, grad=gradient), X, seed=seed)
+    report = check(rosen, X, grad=gradient, seed=seed)
     assert report["grad_metadata"].verdict is Verdict.FAILED, str(report)
 
 
 @seeds
 @pytest.mark.parametrize("gradient", [rosen_der, lambda x: rosen_der(x).tolist()])
 def test_a_gradient_that_is_one_passes(gradient, seed):
-    assert (
-        gradproof.check(gradproof.by_hand(rosen, grad=gradient), X, seed=seed).verdict
-        is Verdict.PASSED
-    )
+    assert check(rosen, X, grad=gradient, seed=seed).verdict is Verdict.PASSED
 
 
 def test_a_number_is_the_gradient_of_one_entry_and_integers_are_numbers():
-    one = np.array([2.0])
-    assert gradproof.check(
-        gradproof.by_hand(lambda x: (x**2).sum(), grad=lambda x: 2 * float(x[0])), one, seed=0
-    )
-    report = gradproof.check(
-        gradproof.by_hand(lambda x: x.sum(), grad=lambda x: np.ones(3, int)), X, seed=0
-    )
-    assert report.verdict is Verdict.PASSED
+    square = check(lambda x: (x**2).sum(), np.array([2.0]), grad=lambda x: 2 * float(x[0]), seed=0)
+    assert square.verdict is Verdict.PASSED
+    total = check(lambda x: x.sum(), X, grad=lambda x: np.ones(3, int), seed=0)
+    assert total.verdict is Verdict.PASSED
 
 
 OFF = 1 + 1e-3 * np.eye(3)
@@ -123,7 +111,7 @@ def test_the_hessian_of_a_linear_function_is_zero(seed):
 
 def test_two_second_derivatives_are_one_too_many():
     with pytest.raises(UsageError, match="hessp: beside hess= it would not be asked"):
-        gradproof.check(gradproof.by_hand(rosen, hess=rosen_hess, hessp=rosen_hess_prod), X)
+        check(rosen, X, hess=rosen_hess, hessp=rosen_hess_prod)
 
 
 MATRIX = np.random.default_rng(0).normal(size=(4, 3))
@@ -132,11 +120,6 @@ MATRIX = np.random.default_rng(0).normal(size=(4, 3))
 @seeds
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array, aslinearoperator])
 def test_a_matrix_is_a_jacobian(kind, seed):
-    report = gradproof.check(
-        gradproof.by_hand(lambda x: MATRIX @ x, jac=kind(MATRIX)), X, seed=seed
-    )
-    assert report.verdict is Verdict.PASSED
-    report = gradproof.check(
-        gradproof.by_hand(lambda x: MATRIX @ x, jac=kind(1.01 * MATRIX)), X, seed=seed
-    )
-    assert report.verdict is Verdict.FAILED
+    for factor, verdict in ((1.0, Verdict.PASSED), (1.01, Verdict.FAILED)):
+        report = check(lambda x: MATRIX @ x, X, jac=kind(factor * MATRIX), seed=seed)
+        assert report.verdict is verdict

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-import gradproof
+import flat_options
+from faces.torch_cases import without_numbers
 from gradproof.errors import UsageError
 
 pytestmark = pytest.mark.needs("torch")
+
+
+def check(fn, inputs, **options):
+    return flat_options.check(fn, inputs, seed=0, **options)
 
 
 def drawn(*shape, dtype=torch.float64):
@@ -45,7 +50,7 @@ def test_tensors_as_they_are(kind, claim, factor, verdict):
         seen.append(x)
         return torch.sin(x)
 
-    report = gradproof.check(gradproof.by_hand(fn, **CLAIMS[claim](factor)), x, seed=0)
+    report = check(fn, x, **CLAIMS[claim](factor))
     accepted = {verdict}
     if kind == "bfloat16" and claim != "vjp" and verdict == "passed":
         accepted.add("inconclusive")  # forward mode of three numbers in eight bits
@@ -62,45 +67,22 @@ def test_a_layer_and_what_autograd_says_of_it_inside():
     def vjp(x, v):
         return torch.autograd.functional.vjp(layer, x, v)[1]
 
-    assert (
-        gradproof.check(
-            gradproof.by_hand(layer, vjp=vjp), drawn(3).requires_grad_(), seed=0
-        ).verdict
-        == "passed"
-    )
-    assert (
-        gradproof.check(gradproof.by_hand(layer, jac=layer.weight), drawn(3), seed=0).verdict
-        == "passed"
-    )
-    assert (
-        gradproof.check(gradproof.by_hand(layer, jac=2 * layer.weight), drawn(3), seed=0).verdict
-        == "failed"
-    )
+    assert check(layer, drawn(3).requires_grad_(), vjp=vjp).verdict == "passed"
+    assert check(layer, drawn(3), jac=layer.weight).verdict == "passed"
+    assert check(layer, drawn(3), jac=2 * layer.weight).verdict == "failed"
     assert layer.weight.grad is None
 
 
 def test_several_inputs_and_further_arguments():
     A, x = drawn(2, 3).requires_grad_(), drawn(3).requires_grad_()
-    both = gradproof.check(
-        gradproof.by_hand(lambda A, x: A @ x, vjp=lambda A, x, v: (torch.outer(v, x), A.T @ v)),
-        (A, x),
-        seed=0,
-    )
+    both = check(lambda A, x: A @ x, (A, x), vjp=lambda A, x, v: (torch.outer(v, x), A.T @ v))
     assert both.verdict == "passed"
     assert both.inputs == ("A: float64[2, 3]", "x: float64[3]")
-    one = gradproof.check(
-        gradproof.by_hand(lambda x, A: A @ x, args=(A,), vjp=lambda x, v, A: A.T @ v), x, seed=0
-    )
+    one = check(lambda x, A: A @ x, x, args=(A,), vjp=lambda x, v, A: A.T @ v)
     assert one.verdict == "passed"
 
 
 @pytest.mark.parametrize("kind", ["meta", "fake", "uninitialised"])
 def test_tensors_without_numbers(kind):
-    fake = pytest.importorskip("torch._subclasses.fake_tensor")
-    x = {
-        "meta": lambda: torch.ones(3, device="meta"),
-        "fake": lambda: fake.FakeTensorMode().from_tensor(drawn(3)),
-        "uninitialised": torch.nn.UninitializedParameter,
-    }[kind]()
     with pytest.raises(UsageError, match=r"^x: its numbers cannot be read: "):
-        gradproof.check(gradproof.by_hand(lambda x: x.sin(), vjp=lambda x, v: v), x, seed=0)
+        check(lambda x: x.sin(), without_numbers(kind), vjp=lambda x, v: v)

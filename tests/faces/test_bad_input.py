@@ -6,11 +6,10 @@ import math
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 import gradproof
 import gradproof.torch as ours
-from faces.torch_cases import F64, custom, real
+from faces.torch_cases import F64, custom, real, without_numbers
 from gradproof.errors import DerivativeWarning, UsageError
 
 
@@ -119,14 +118,6 @@ def test_a_function_of_integer_outputs_only_is_not_called_right():
 def test_gradgradcheck_of_outputs_without_gradient():
     with pytest.raises(ValueError, match="none of its outputs requires grad"):
         ours.gradgradcheck(lambda x: x.detach(), real(2))
-
-
-def without_numbers(kind):
-    if kind == "meta":
-        return torch.ones(2, device="meta", dtype=F64, requires_grad=True)
-    if kind == "fake":
-        return FakeTensorMode().from_tensor(real(2))
-    return torch.nn.UninitializedParameter()
 
 
 @pytest.mark.parametrize("kind", ["meta", "fake", "uninitialised"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import Function
 
 F64 = torch.float64
@@ -105,3 +106,12 @@ def changes(kind):
         return x.to(torch.float32) if above else x * 1
 
     return function
+
+
+def without_numbers(kind):
+    """A tensor whose numbers cannot be read."""
+    if kind == "meta":
+        return torch.ones(2, device="meta", dtype=F64, requires_grad=True)
+    if kind == "fake":
+        return FakeTensorMode().from_tensor(real(2))
+    return torch.nn.UninitializedParameter()
