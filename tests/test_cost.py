@@ -139,14 +139,10 @@ def _layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> to
 SEVERAL = {
     "matmul": (torch.matmul, lambda: (_point(64).view(8, 8), _point(40).view(8, 5))),
     "layer_norm": (_layer_norm, lambda: (_point(64).view(4, 16), _point(16), _point(16))),
-    "conv2d": (
-        torch.nn.functional.conv2d,
-        lambda: (_point(50).view(1, 2, 5, 5), _point(36).view(2, 2, 3, 3), _point(2)),
-    ),
 }
 
 
-@pytest.mark.parametrize("name", ["matmul", "layer_norm"])
+@pytest.mark.parametrize("name", SEVERAL)
 def test_of_several_inputs_each_subset_costs_one_run_and_one_vjp_more(name: str) -> None:
     fn, make = SEVERAL[name]
     inputs = [each.detach().requires_grad_() for each in make()]

@@ -85,17 +85,3 @@ def test_a_block_that_prints_something_else_is_seen():
     assert pages.same("2 of 0.12 s\n", "2 of 7.30 s", loose=False)
     assert not pages.same("2", "3", loose=False)
     assert pages.same("2", "3", loose=True)
-
-
-def test_a_block_says_why_it_is_not_run():
-    [block] = pages.blocks_of("<!-- not run: needs a GPU -->\n```python\n1 / 0\n```\n")
-    assert block.not_run == "needs a GPU"
-
-
-def test_what_a_page_needs_is_known():
-    blocks = list(
-        pages.blocks_of(
-            "```python\nimport jax.numpy as jnp\nfrom gradproof.torch import gradcheck\n```\n"
-        )
-    )
-    assert pages.needed_by_code(blocks) == {"jax", "torch"}

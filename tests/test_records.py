@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import gradproof
-from flat_options import check
 from gradproof import Settings
 from gradproof.errors import UsageError
 
@@ -98,14 +97,6 @@ def test_a_report_is_a_sequence_of_its_checks():
     assert list(report) == list(report.checks)
     assert len(report) == len(report.checks)
     assert not report
-
-
-@pytest.mark.parametrize("name", ["checks", "references", "transforms"])
-def test_an_unknown_name_lists_the_known_ones(name):
-    near = {"checks": "bakward", "references": "natve", "transforms": "compild"}[name]
-    meant = {"checks": "backward", "references": "native", "transforms": "compiled"}[name]
-    with pytest.raises(UsageError, match=rf"unknown '{near}' \(did you mean '{meant}'\?\); choose"):
-        check(scaled, X, vjp=gradient, **{name: [near]})
 
 
 # Names that users see.
