@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import gradproof
+from exhibits.frame import ruled
 from gradproof import Settings, Verdict
 
 DOUBLE = torch.float64
@@ -52,22 +53,15 @@ def test_every_layout_has_the_derivative_of_the_dense_function(layout, blocksize
     assert report["backward"].summary.startswith(f"16 x {columns} Jacobian")
 
 
-class WrongToDense(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, s):
-        return s.to_dense()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        factor = torch.ones(4, 4, dtype=DOUBLE)
-        factor[1, 0] = 1.01
-        return gradient * factor
+FACTOR = torch.ones(4, 4, dtype=DOUBLE)
+FACTOR[1, 0] = 1.01
+wrong_to_dense = ruled(lambda s: s.to_dense(), lambda g, s: g * FACTOR)
 
 
 @both
 @every_layout
 def test_a_wrong_entry_of_a_sparse_gradient_is_named(layout, blocksize, masked):
-    report = check(WrongToDense.apply, sparse(layout, blocksize), masked=masked)
+    report = check(wrong_to_dense, sparse(layout, blocksize), masked=masked)
     assert report["backward"].verdict is Verdict.FAILED
     assert {finding.input_index for finding in report["backward"].findings} == {(1, 0)}
 

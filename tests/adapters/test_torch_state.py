@@ -14,24 +14,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
 import gradproof
+from exhibits.frame import normal, ruled
 from gradproof.torch import gradcheck
 
 PASSED, FAILED = gradproof.Verdict.PASSED, gradproof.Verdict.FAILED
 
 
-def normal(*shape: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(7)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
-
-
-class Wrong(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, v):
-        return v
+wrong = ruled(torch.sin, lambda v, x: v)
 
 
 def in_threads(count: int, call: Callable[[], Any]) -> list[Any]:
@@ -57,7 +46,7 @@ def test_every_generator_is_put_back_and_one_draw_is_checked(right, captured):
         mask = torch.rand(x.shape, generator=one, dtype=x.dtype)
         mask = mask + two.random() + three.random()
         mask = mask + random.random() + np.random.rand() + torch.rand(())  # noqa: NPY002
-        return (x.sin() if right else Wrong.apply(x)) * mask
+        return (x.sin() if right else wrong(x)) * mask
 
     def drawn():
         numbers = torch.rand(2, generator=own[0]).tolist() + torch.rand(2).tolist()
@@ -81,7 +70,7 @@ def test_every_generator_is_put_back_and_one_draw_is_checked(right, captured):
 # Threads.
 
 
-@pytest.mark.parametrize("fn", [torch.tanh, Wrong.apply], ids=["right", "wrong"])
+@pytest.mark.parametrize("fn", [torch.tanh, wrong], ids=["right", "wrong"])
 def test_sixteen_threads_come_to_one_verdict(fn):
     found = in_threads(16, lambda: gradproof.check(fn, (normal(3),)).verdict)
     assert found == [PASSED if fn is torch.tanh else FAILED] * 16
@@ -150,10 +139,10 @@ def test_a_verdict_is_the_same_wherever_the_check_is_called(place):
 
     def verdicts():
         return [
-            *(gradproof.check(fn, x, seed=0).verdict for fn in (torch.tanh, layer, Wrong.apply)),
+            *(gradproof.check(fn, x, seed=0).verdict for fn in (torch.tanh, layer, wrong)),
             gradproof.check(torch.tanh, x, order=2, transforms=roads, seed=0).verdict,
             gradcheck(torch.tanh, x, check_forward_ad=True, check_batched_grad=True),
-            gradcheck(Wrong.apply, x, raise_exception=False),
+            gradcheck(wrong, x, raise_exception=False),
         ]
 
     assert PLACES[place](verdicts) == [PASSED, PASSED, FAILED, PASSED, True, False]
