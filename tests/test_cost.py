@@ -36,17 +36,6 @@ class Counted:
         self.backwards += 1
 
 
-def _slope(v: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return v * (1 - y * y)
-
-
-def _with_error(gradient: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """One entry of the Jacobian too large."""
-    error = torch.zeros_like(gradient)
-    error[COLUMN] = 1.0
-    return gradient + ERROR * error * v[ROW]
-
-
 class Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -56,27 +45,25 @@ class Tanh(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, v):
-        return _slope(v, *ctx.saved_tensors)
-
-
-class OnceTanh(Tanh):
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, v):
-        return _slope(v, *ctx.saved_tensors)
+        (y,) = ctx.saved_tensors
+        return v * (1 - y * y)
 
 
 class WrongTanh(Tanh):
     @staticmethod
     def backward(ctx, v):
-        return _with_error(_slope(v, *ctx.saved_tensors), v)
+        """One entry of the Jacobian is too large."""
+        error = torch.zeros_like(v)
+        error[COLUMN] = ERROR
+        return Tanh.backward(ctx, v) + error * v[ROW]
+
+
+class OnceTanh(Tanh):
+    backward = staticmethod(once_differentiable(Tanh.backward))
 
 
 class OnceWrongTanh(Tanh):
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, v):
-        return _with_error(_slope(v, *ctx.saved_tensors), v)
+    backward = staticmethod(once_differentiable(WrongTanh.backward))
 
 
 RIGHT = {"tanh": torch.tanh, "custom": Tanh.apply, "once differentiable": OnceTanh.apply}
@@ -98,13 +85,6 @@ def test_a_right_function_costs_40_runs_and_50_vjps_at_any_size(name: str, size:
     assert report.calls["vjp"] <= 50
     assert counted.runs == report.calls["function"]
     assert counted.backwards <= 50
-
-
-@pytest.mark.parametrize("name", RIGHT)
-def test_the_cost_of_a_right_function_does_not_grow_with_its_size(name: str) -> None:
-    calls = [gradproof.check(RIGHT[name], _point(size), seed=0).calls for size in SIZES]
-    assert calls[2]["function"] <= calls[1]["function"]
-    assert calls[2]["vjp"] <= calls[1]["vjp"] <= calls[0]["vjp"]
 
 
 @pytest.mark.parametrize("name", WRONG)

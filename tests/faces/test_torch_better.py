@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 
 import pytest
 import torch
@@ -115,15 +114,6 @@ def test_a_backward_that_spoils_its_call_is_refused_and_its_mismatch_reported(of
             assert off == 1 or "backward" in failed
 
 
-def test_a_point_without_derivative_is_said_to_be_one():
-    x = torch.zeros(1, dtype=F64, requires_grad=True)
-    with pytest.raises(theirs.GradcheckError):
-        theirs.gradcheck(torch.relu, x)
-    with warnings.catch_warnings(record=True):
-        warnings.simplefilter("always")
-        assert ours.gradcheck(torch.relu, x)
-
-
 def test_the_message_says_where_how_much_and_how_much_was_allowed():
     factors = torch.tensor([1.0, 1.1], dtype=F64)
     function = custom(lambda weight: weight * 3, lambda weight, g: 3 * g * factors)
@@ -168,8 +158,12 @@ def test_a_zero_backward_in_few_bits_is_not_excused_by_its_error_bar():
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_doubt_is_an_error_or_nothing_where_that_is_asked_for():
+def test_a_pass_that_only_atol_grants_is_a_warning_an_error_or_nothing():
+    """PyTorch passes a backward of zero without a word wherever the derivative is below atol."""
     tiny = custom(lambda x: 1e-6 * x.sin(), lambda x, g: torch.zeros_like(x))
+    assert theirs.gradcheck(tiny, real(4))
+    with pytest.warns(DerivativeWarning, match="both below atol"):
+        assert ours.gradcheck(tiny, real(4))
     with pytest.raises(ours.GradcheckError, match=r"no wrong .*both below atol") as caught:
         ours.gradcheck(tiny, real(4), inconclusive="error")
     assert caught.value.report
@@ -178,14 +172,6 @@ def test_a_doubt_is_an_error_or_nothing_where_that_is_asked_for():
     assert ours.gradgradcheck(torch.sin, real(4), inconclusive="error")
     with pytest.raises(UsageError, match="inconclusive: expected one of warn, error, ignore"):
         ours.gradcheck(tiny, real(4), inconclusive=1)
-
-
-def test_a_pass_that_only_atol_grants_comes_with_a_warning():
-    """PyTorch passes a backward of zero without a word wherever the derivative is below atol."""
-    tiny = custom(lambda x: 1e-6 * x.sin(), lambda x, g: torch.zeros_like(x))
-    assert theirs.gradcheck(tiny, real(4))
-    with pytest.warns(DerivativeWarning, match="both below atol"):
-        assert ours.gradcheck(tiny, real(4))
 
 
 def test_no_grad_around_the_check_is_none_inside():
@@ -242,14 +228,6 @@ def test_a_slope_at_a_kink_is_accepted_in_inputs_of_any_size(size, slope, right)
             assert ours.gradcheck(function, x)
     else:
         assert not ours.gradcheck(function, x, raise_exception=False)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex32], ids=str)
-def test_an_output_in_few_bits_is_no_mismatch(dtype):
-    def rounded(x):
-        return torch.complex(x, x).to(dtype) if dtype.is_complex else x.to(dtype)
-
-    assert ours.gradcheck(rounded, real(3), inconclusive="ignore")
 
 
 def test_a_claim_of_nan_where_the_function_is_nan_is_not_right_as_in_pytorch():
