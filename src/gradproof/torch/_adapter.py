@@ -40,7 +40,6 @@ from gradproof.torch._rounding import Rounding
 from gradproof.torch._samples import array_like as array_like
 from gradproof.torch._samples import values_of as values_of
 from gradproof.torch._side_effects import side_effects
-from gradproof.torch._tensors import private_vector
 
 
 def build(
@@ -159,7 +158,7 @@ class TorchMap(DifferentiableMap):
     # The function and its derivatives.
 
     def value(self, x: Array) -> Array:
-        found = self.call.evaluate(self.inputs.tensors_at(private_vector(x)), self.outputs)
+        found = self.call.evaluate(self.inputs.tensors_at(x), self.outputs)
         if x is self.point:
             self.graph.value()  # read before a later run can overwrite it
         return found
@@ -255,7 +254,7 @@ class TorchMap(DifferentiableMap):
     # Maps made of this one.
 
     def map_at(self, x: Array) -> TorchMap:
-        return self._map_of_tensors(self.inputs.tensors_at(private_vector(x)))
+        return self._map_of_tensors(self.inputs.tensors_at(x))
 
     def _map_of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
         """The same function at these inputs."""

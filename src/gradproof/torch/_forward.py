@@ -23,7 +23,7 @@ from gradproof.torch._compat import forward_level, legacy_vmap
 from gradproof.torch._graph import Graph, batched_result
 from gradproof.torch._graph_contents import has_library_operator
 from gradproof.torch._outputs import floating_in
-from gradproof.torch._tensors import private_vector, to_vector
+from gradproof.torch._tensors import to_vector
 
 # How PyTorch says, in a RuntimeError, that an operation has no forward mode.
 _NO_FORWARD = (
@@ -76,7 +76,7 @@ class Forward:
 
     def _primals(self) -> list[torch.Tensor]:
         """The inputs of a run, which may write there."""
-        return self._inputs.tensors_at(private_vector(self._inputs.point))
+        return self._inputs.tensors_at(self._inputs.point)
 
     def require_tangents(self) -> None:
         """Unsupported where no tangent can be attached to an input."""
@@ -97,7 +97,7 @@ class Forward:
         self.require_tangents()
         tangents = [
             None if slot in missing else tensor
-            for slot, tensor in enumerate(self._inputs.direction_tensors(private_vector(u)))
+            for slot, tensor in enumerate(self._inputs.direction_tensors(u))
         ]
         with _dual_level():
             found = self._output_tangents(tangents)
@@ -160,7 +160,7 @@ class Forward:
         if not self._outputs.attached:
             raise Unsupported("no output has a derivative")
         primals = self._inputs.copy_inputs()
-        directions = self._inputs.direction_tensors(private_vector(u))
+        directions = self._inputs.direction_tensors(u)
 
         def tangent(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             inputs, tangents = tensors[: len(primals)], tensors[len(primals) :]

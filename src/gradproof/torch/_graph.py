@@ -18,7 +18,6 @@ from gradproof.torch._call import Call, backward_gradients
 from gradproof.torch._compat import UndefinedGrad
 from gradproof.torch._graph_contents import may_have_raising_node
 from gradproof.torch._outputs import Outputs, floating_in
-from gradproof.torch._tensors import private_vector
 
 BATCHINGS = ("torch.vmap", "is_grads_batched")
 OLDER_BATCHING = BATCHINGS[1]
@@ -165,7 +164,7 @@ class Graph:
         if not self.roots:
             return self.outputs.vector(()), self.inputs.vector(())
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
-        directions = self.inputs.direction_tensors(private_vector(u))
+        directions = self.inputs.direction_tensors(u)
         with unsupported(RuntimeError):
             gradients = self.grad(cotangents, create_graph=True)
             pairs = [

@@ -10,6 +10,7 @@ import torch
 from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Space
 from gradproof.torch._leaves import DenseLeaf, Leaf
+from gradproof.torch._tensors import private_vector
 
 
 class Inputs:
@@ -35,8 +36,9 @@ class Inputs:
         return {*map(type, self.leaves)} == {DenseLeaf}
 
     def direction_tensors(self, u: Array) -> list[torch.Tensor]:
-        """Tensors of a domain vector, one per input, which may share its memory."""
-        return [leaf.tensor(u[part]) for leaf, part in self.pairs]
+        """Private tensors of a domain vector, one per input."""
+        private = private_vector(u)
+        return [leaf.tensor(private[part]) for leaf, part in self.pairs]
 
     def tensors_at(self, x: Array) -> list[torch.Tensor]:
         """The same of a point, where what is infinite stays so."""

@@ -14,7 +14,7 @@ from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._compat import preserved_version_counter
 from gradproof.torch._graph import Graph
-from gradproof.torch._tensors import PLAIN, private_vector
+from gradproof.torch._tensors import PLAIN
 
 
 def products_in_reused_arrays(graph: Graph, x: Array, v: Array) -> tuple[Array, Array]:
@@ -31,7 +31,7 @@ def products_in_reused_arrays(graph: Graph, x: Array, v: Array) -> tuple[Array, 
         for tensor in tensors:
             versions.enter_context(preserved_version_counter(tensor))
         try:
-            for tensor, values in zip(tensors, inputs.tensors_at(private_vector(x)), strict=True):
+            for tensor, values in zip(tensors, inputs.tensors_at(x), strict=True):
                 tensor.copy_(values)
             with torch.enable_grad():
                 there = graph.graph_of_other_run(tensors)
@@ -49,7 +49,7 @@ def products_of_overtaken_call(graph: Graph, x: Array, v: Array) -> tuple[Array,
     arguments = graph.call.arguments
     if not arguments.writes:
         raise Unsupported("the function writes into no tensor of its own")
-    tensors = [tensor.requires_grad_() for tensor in graph.inputs.tensors_at(private_vector(x))]
+    tensors = [tensor.requires_grad_() for tensor in graph.inputs.tensors_at(x)]
     with arguments.keep_written():
         here = graph.graph_of_other_run(graph.inputs.copy_inputs())
         here.value()

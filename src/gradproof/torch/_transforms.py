@@ -21,7 +21,6 @@ from gradproof.torch._compat import compiler_error
 from gradproof.torch._forward import Forward, functional_result
 from gradproof.torch._graph import Graph
 from gradproof.torch._leaves import DenseLeaf
-from gradproof.torch._tensors import private_vector
 
 Tensors = Sequence[torch.Tensor]
 
@@ -38,8 +37,8 @@ def jvp(graph: Graph, forward: Forward, u: Array) -> Array:
     """J u by torch.func.jvp. Unsupported where the function has no forward mode."""
     _require_plain(graph)
     forward.require_tangents()
-    primals = tuple(graph.inputs.tensors_at(private_vector(graph.inputs.point)))
-    tangents = tuple(graph.inputs.direction_tensors(private_vector(u)))
+    primals = tuple(graph.inputs.tensors_at(graph.inputs.point))
+    tangents = tuple(graph.inputs.direction_tensors(u))
     found = functional_result(lambda: torch.func.jvp(graph.roots_at, primals, tangents)[1])
     return graph.outputs.vector(zip(graph.outputs.attached, found, strict=True))
 
