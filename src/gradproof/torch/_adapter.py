@@ -94,8 +94,6 @@ class TorchMap(DifferentiableMap):
     Args:
         without: positions of the floating outputs that are left out; where None, those that are
             declared to have no derivative.
-        needs_grad: inputs must require grad in forward mode too, since the function differentiates
-            inside.
 
     Attributes:
         graph: of the kept run.
@@ -109,13 +107,7 @@ class TorchMap(DifferentiableMap):
     outputs: Outputs
     _without: frozenset[int]
 
-    def __init__(
-        self,
-        call: Call,
-        *,
-        without: frozenset[int] | None = None,
-        needs_grad: bool = False,
-    ) -> None:
+    def __init__(self, call: Call, *, without: frozenset[int] | None = None) -> None:
         self.name, self.counts = call.name, call.counts
         self._random = call.random
         try:
@@ -126,7 +118,6 @@ class TorchMap(DifferentiableMap):
             self.outputs = Outputs(named_outputs(result, call.name), call.name, without)
             self.call, self.inputs = call, call.inputs
             self.graph = Graph(call, self.outputs, tensors, result)
-            self._needs_grad = needs_grad
         except BaseException:
             self.close()
             raise
@@ -144,7 +135,7 @@ class TorchMap(DifferentiableMap):
     def _forward(self) -> Forward:
         if self._is_tangent:
             raise Unsupported("forward mode of forward mode is not checked in PyTorch")
-        return Forward(self.graph, self._needs_grad)
+        return Forward(self.graph)
 
     @property
     def notes(self) -> list[str]:
@@ -249,7 +240,7 @@ class TorchMap(DifferentiableMap):
 
     def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
         self.counts.add("jvp")
-        return transforms.jvp(self.graph, self._forward, u)
+        return self._forward.functional_jvp(u)
 
     # Maps made of this one.
 
@@ -297,13 +288,13 @@ class TorchMap(DifferentiableMap):
         with restored(self._random.restore):
             self._random.restore()
             call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
-            made = TorchMap(call, without=self._without, needs_grad=self._needs_grad)
+            made = TorchMap(call, without=self._without)
         made._is_tangent = self._is_tangent
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
 
     def derivative(self, v: Array) -> TorchMap:
-        made = self._derivative_map(*self.graph.derivative(v), needs_grad=True)
+        made = self._derivative_map(*self.graph.derivative(v))
         refused = made.graph.refusal()
         if not isinstance(refused, Raised | None):
             raise refused

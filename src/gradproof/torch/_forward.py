@@ -37,8 +37,8 @@ _NO_FORWARD = (
     "Cannot access storage of",
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
+_WANTS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 _PYTORCH = frozenset({"torch"})
-_NEEDS_GRAD = ("does not require grad", "appears to not have been used in the graph")
 
 
 def _dual_level() -> AbstractContextManager[Any]:
@@ -61,40 +61,28 @@ def _load_formulas() -> None:
 class Forward:
     """Forward mode of a function.
 
-    Attributes:
-        needs_grad: the function differentiates inside, so that its inputs must require grad in
-            forward mode too.
-
     Args:
         graph: of a run of the function, in which operators are looked for.
+
+    Raises:
+        Unsupported: no tangent can be attached to an input.
     """
 
-    def __init__(self, graph: Graph, needs_grad: bool = False) -> None:
+    def __init__(self, graph: Graph) -> None:
         self._graph, self._call = graph, graph.call
         self._inputs, self._outputs = graph.inputs, graph.outputs
-        self.needs_grad, self._is_able = needs_grad, False
-
-    def _primals(self) -> list[torch.Tensor]:
-        """The inputs of a run, which may write there."""
-        return self._inputs.tensors_at(self._inputs.point)
-
-    def require_tangents(self) -> None:
-        """Unsupported where no tangent can be attached to an input."""
-        if self._is_able:
-            return
+        self._needs_grad = False  # the function differentiates inside
         _load_formulas()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: a function that uses one is not accused of it.
-        if has_library_operator(self._graph.roots):
+        if has_library_operator(graph.roots):
             raise Unsupported(
                 "an operator of torch.library has no forward mode; PyTorch takes its tangent for "
                 "zero"
             )
-        self._is_able = True
 
     def jvp(self, u: Array, missing: frozenset[int] = frozenset()) -> Array:
         """J u; the inputs `missing` are plain tensors instead of having zero tangents."""
-        self.require_tangents()
         tangents = [
             None if slot in missing else tensor
             for slot, tensor in enumerate(self._inputs.direction_tensors(u))
@@ -105,7 +93,6 @@ class Forward:
 
     def jvp_batch(self, us: Array) -> Array:
         """J u for every row of `us`, under vmap."""
-        self.require_tangents()
         rows, outputs = [self._inputs.direction_tensors(u) for u in us], self._outputs
         batch = np.zeros((len(rows), outputs.space.size))
         if not rows:
@@ -129,34 +116,36 @@ class Forward:
         self, tangents: Sequence[torch.Tensor | None]
     ) -> list[torch.Tensor | None]:
         """One tangent per output slot, inside a dual level; None where it is zero."""
+        primals = self._inputs.tensors_at(self._inputs.point)
+        for primal in primals:
+            primal.requires_grad_(self._needs_grad)
+        pairs = zip(primals, tangents, strict=True)
         try:
-            return self._dual_result(tangents)
+            duals = [x if u is None else forward_ad.make_dual(x, u) for x, u in pairs]
+            floating = floating_in(self._call(duals))
         except NotImplementedError as error:
             raise Unsupported(first_line(error)) from error
         except RuntimeError as error:
-            message = text_of(error)
-            if not self.needs_grad and any(phrase in message for phrase in _NEEDS_GRAD):
-                self.needs_grad = True
+            if not self._needs_grad and any(words in text_of(error) for words in _WANTS_GRAD):
+                self._needs_grad = True
                 return self._output_tangents(tangents)
-            if any(phrase in message for phrase in _NO_FORWARD) and not is_raised_by_user(
-                error, _PYTORCH
-            ):
+            refused = any(phrase in text_of(error) for phrase in _NO_FORWARD)
+            if refused and not is_raised_by_user(error, _PYTORCH):
                 raise Unsupported(first_line(error)) from error
             raise
+        return [forward_ad.unpack_dual(floating[y.position]).tangent for y in self._outputs.kept]
 
-    def _dual_result(self, tangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        duals = []
-        for primal, tangent in zip(self._primals(), tangents, strict=True):
-            if self.needs_grad:
-                primal.requires_grad_()
-            duals.append(primal if tangent is None else forward_ad.make_dual(primal, tangent))
-        floating = floating_in(self._call(duals))
-        found = [forward_ad.unpack_dual(floating[each.position]) for each in self._outputs.kept]
-        return [dual.tangent for dual in found]
+    def functional_jvp(self, u: Array) -> Array:
+        """J u by torch.func.jvp. Unsupported where it refuses the function."""
+        if not self._outputs.attached:
+            raise Unsupported("no output has a derivative")
+        primals = tuple(self._inputs.tensors_at(self._inputs.point))
+        tangents = tuple(self._inputs.direction_tensors(u))
+        found = functional_result(lambda: torch.func.jvp(self._graph.roots_at, primals, tangents))
+        return self._outputs.vector(zip(self._outputs.attached, found[1], strict=True))
 
     def derivative(self, u: Array) -> tuple[Callable[..., Any], list[torch.Tensor], list[str]]:
         """The function (x, u) -> J(x) u, tensors to call it at, and their names."""
-        self.require_tangents()
         if not self._outputs.attached:
             raise Unsupported("no output has a derivative")
         primals = self._inputs.copy_inputs()

@@ -1,7 +1,7 @@
 """AD transforms: other ways in which PyTorch computes the derivative of one function.
 
-Each computes J^T v, or J u, from a run of its own on private leaves. The check compares the result
-with the backward, or with forward mode.
+Each computes J^T v from a run of its own on private leaves. The check compares the result with the
+backward; `Forward.functional_jvp` is compared with forward mode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradproof._adapters.raised import unsupported
 from gradproof._data.space import Array
 from gradproof._maps.contract import Transform, Unsupported
 from gradproof.torch._compat import compiler_error
-from gradproof.torch._forward import Forward, functional_result
+from gradproof.torch._forward import functional_result
 from gradproof.torch._graph import Graph
 from gradproof.torch._leaves import DenseLeaf
 
@@ -27,25 +27,11 @@ Tensors = Sequence[torch.Tensor]
 
 def vjp(graph: Graph, v: Array, name: str) -> Array:
     """J^T v by the transform of that name. Unsupported where PyTorch has none for this function."""
-    _require_plain(graph)
+    if not graph.roots:
+        raise Unsupported("no output has a derivative")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return graph.inputs.vector(_VJPS[name](graph, graph.outputs.cotangents(v)))
-
-
-def jvp(graph: Graph, forward: Forward, u: Array) -> Array:
-    """J u by torch.func.jvp. Unsupported where the function has no forward mode."""
-    _require_plain(graph)
-    forward.require_tangents()
-    primals = tuple(graph.inputs.tensors_at(graph.inputs.point))
-    tangents = tuple(graph.inputs.direction_tensors(u))
-    found = functional_result(lambda: torch.func.jvp(graph.roots_at, primals, tangents)[1])
-    return graph.outputs.vector(zip(graph.outputs.attached, found, strict=True))
-
-
-def _require_plain(graph: Graph) -> None:
-    if not graph.roots:
-        raise Unsupported("no output has a derivative")
 
 
 def _gradients_of_run(graph: Graph, run: Callable[..., Tensors], cotangents: Tensors) -> Any:
