@@ -29,10 +29,10 @@ from gradproof.torch import _transforms as transforms
 from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
 from gradproof.torch._call import Call
 from gradproof.torch._forward import Forward
-from gradproof.torch._grad_metadata import gradient_traits, outside_domain
 from gradproof.torch._graph import BATCHINGS, Graph
 from gradproof.torch._graph_contents import coarsest_unit, leaf_ids_near
 from gradproof.torch._in_double import InDouble, tensor_in_double, value_in_double
+from gradproof.torch._leaves import Leaf
 from gradproof.torch._non_differentiable import non_differentiable_outputs
 from gradproof.torch._notes import notes
 from gradproof.torch._outputs import Outputs, named_outputs
@@ -222,12 +222,26 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.memory_dependence(self.call)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        return gradient_traits(self.graph, v)
+        return [
+            Trait(slot, what, claimed, expected)
+            for slot, gradient, leaf in self._gradients(v)
+            for what, claimed, expected in leaf.traits(gradient)
+            if claimed != expected
+        ]
 
     def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
         if all(slot.entries is None for slot in self.domain.slots):
             raise Unsupported(WHOLE)
-        return outside_domain(self.graph, v)
+        return [
+            (slot, index, value)
+            for slot, gradient, leaf in self._gradients(v)
+            for index, value in leaf.entries_outside(gradient)
+        ]
+
+    def _gradients(self, v: Array) -> list[tuple[int, torch.Tensor, Leaf]]:
+        """Gradients as the backward returns them, each with the place and leaf of its input."""
+        found = zip(self.graph.grad(self.outputs.cotangents(v)), self.inputs.leaves, strict=True)
+        return [(slot, one, leaf) for slot, (one, leaf) in enumerate(found) if one is not None]
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         return side_effects(self.graph, v)

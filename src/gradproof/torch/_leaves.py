@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Iterator
 
 import torch
 
 from gradproof._data.space import Array, Slot
-from gradproof.torch._memory import (
-    placed_like,
-    private_copy,
-    require_no_overlap,
-)
+from gradproof.torch._memory import placed_like, private_copy, require_no_overlap
 from gradproof.torch._tensors import PLAIN, private_vector, slot_like, to_tensor, to_vector
 
 
@@ -44,11 +41,22 @@ class Leaf(abc.ABC):
         """Flat coordinates of a gradient of this input; they may share its memory."""
         return to_vector(gradient, self._dtype)
 
-    def entries_outside(
-        self,
-        gradient: torch.Tensor,  # noqa: ARG002 (a slot that covers every entry has no outside)
-    ) -> list[tuple[tuple[int, ...], float]]:
-        """Non-zero entries of a gradient that lie outside the slot."""
+    def traits(self, gradient: torch.Tensor) -> Iterator[tuple[str, str, str]]:
+        """Properties beside numbers: name, that of a gradient of this input, and that expected."""
+        like = self.original
+        yield "dtype", str(gradient.dtype), str(like.dtype)
+        yield "device", str(gradient.device), str(like.device)
+        yield "shape", str(tuple(gradient.shape)), str(tuple(like.shape))
+        if gradient.layout is torch.strided:  # fits an input of any layout
+            return
+        yield "layout", str(gradient.layout), str(like.layout)
+        if gradient.layout is like.layout:
+            yield "sparse_dim", str(gradient.sparse_dim()), str(like.sparse_dim())
+            yield "dense_dim", str(gradient.dense_dim()), str(like.dense_dim())
+
+    def entries_outside(self, gradient: torch.Tensor) -> list[tuple[tuple[int, ...], float]]:
+        """Non-zero entries of a gradient that lie outside the slot, which may cover all."""
+        del gradient
         return []
 
 
