@@ -12,7 +12,7 @@ from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw_numbers, effect_on
 from gradproof.torch._graph import Graph
 from gradproof.torch._memory import share_memory
-from gradproof.torch._sparse import compressed_indices
+from gradproof.torch._sparse import values_of
 from gradproof.torch._tensors import SPARSE
 
 
@@ -30,25 +30,15 @@ class Watched:
 
 
 def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same values, NaN being equal to NaN."""
+    """Whether two tensors store the same values, NaN being equal to NaN."""
     if one.shape != other.shape or one.layout is not other.layout:
         return False
-    if one.is_nested:
-        pairs = zip(one.unbind(), other.unbind(), strict=True)
-    elif one.layout in SPARSE:  # a dense copy may not fit into memory
-        pairs = zip(_parts_of_sparse(one), _parts_of_sparse(other), strict=True)
-    else:
-        one, other = one.to_dense(), other.to_dense()
-        return bool(((one == other) | ((one != one) & (other != other))).all())
-    return all(_has_same_values(*pair) for pair in pairs)
-
-
-def _parts_of_sparse(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Indices and stored values, which together are all of a sparse tensor."""
-    tensor = tensor.detach()
-    if tensor.layout is torch.sparse_coo:
-        return tensor._indices(), tensor._values()
-    return *compressed_indices(tensor), tensor.values()
+    if one.is_nested or one.layout in SPARSE:  # a dense copy may not fit into memory
+        one, other = values_of(one), values_of(other)
+    one, other = one.to_dense(), other.to_dense()
+    return one.shape == other.shape and bool(
+        ((one == other) | ((one != one) & (other != other))).all()
+    )
 
 
 def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
