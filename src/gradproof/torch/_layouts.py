@@ -62,23 +62,12 @@ def _placed_tensor(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
     return wide.as_strided(tensor.shape, strides, start).copy_(tensor)
 
 
-def _same_numbers(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.dtype is torch.complex32:  # which PyTorch does not compare
-        one, other = one.to(torch.complex64), other.to(torch.complex64)
-    return torch.equal(one, other)
-
-
 def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     fewer = tensor.detach()
     for dim in range(tensor.dim()):
         first = fewer.narrow(dim, 0, 1)
-        fewer = first if _same_numbers(first.expand_as(fewer), fewer) else fewer
-    fewer = fewer.clone(memory_format=torch.contiguous_format)
-    kept = [
-        stride if extent > 1 else 0
-        for extent, stride in zip(fewer.shape, fewer.stride(), strict=True)
-    ]
-    return fewer.as_strided(tensor.shape, kept)
+        fewer = first if (first == fewer).all() else fewer
+    return fewer.clone(memory_format=torch.contiguous_format).expand_as(tensor)
 
 
 def _memory_plan(
@@ -171,13 +160,10 @@ def inputs_in_layout(call: Call, layout: str, values: Sequence[torch.Tensor]) ->
     """
     if call.fixed_random:
         raise Unsupported("random numbers are drawn in the order of the memory")
-    names = set(layout.split("+"))
     tensors: list[Any] = [tensor.detach() for tensor in values]
     for place in _movable_positions(call):
-        plain = _is_plain(tensors[place])
-        fits = names if plain else names & {"contiguous"}
-        if fits - {"contiguous"} or not plain:
-            tensors[place] = in_layout(tensors[place], "+".join(sorted(fits)) or "contiguous")
+        own = layout if _is_plain(tensors[place]) else "contiguous"
+        tensors[place] = in_layout(tensors[place], own)
     return [tensor.data for tensor in tensors]
 
 
