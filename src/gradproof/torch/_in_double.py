@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,14 +88,7 @@ class InDouble:
         found = func(*narrow, **named)
         if name.endswith("_"):
             return args[0] if found is args[0] else args[0].copy_(found)
-        same = all(
-            map(
-                operator.is_,
-                pytree.tree_leaves((narrow, named)),
-                pytree.tree_leaves((args, kwargs)),
-            )
-        )
-        return found if same else _double_precision_value(found)
+        return _double_precision_value(found)
 
     def _narrow_value(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
