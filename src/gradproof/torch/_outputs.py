@@ -46,7 +46,11 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
     """
     tree = Tree(result)
     pairs = zip(tree.paths, tree.leaves, strict=True)
-    outputs = [(path, leaf) for path, leaf in pairs if isinstance(leaf, torch.Tensor)]
+    outputs = [
+        (output_name(path, pytree.keystr), leaf)
+        for path, leaf in pairs
+        if isinstance(leaf, torch.Tensor)
+    ]
     if not outputs:
         nothing = isinstance(result, (tuple, list)) and not result
         if isinstance(result, torch.autograd.Function):
@@ -58,7 +62,7 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
             f"{function} returned {type(result).__name__} without any tensor; return a tensor or "
             "a container of tensors"
         )
-    for path, tensor in outputs:
+    for name, tensor in outputs:
         kind = "Sparse" if tensor.layout in SPARSE else "MKLDNN" if tensor.is_mkldnn else ""
         if kind:
             raise UsageError(
@@ -66,12 +70,8 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
                 f"to_dense(masked_grad=...) on the output of {function}."
             )
         if reason := unsupported_kind(tensor):
-            raise UsageError(f"{output_name(path, pytree.keystr)} of {function} is {reason}")
-    return [
-        (output_name(path, pytree.keystr), tensor)
-        for path, tensor in outputs
-        if is_differentiable(tensor)
-    ]
+            raise UsageError(f"{name} of {function} is {reason}")
+    return [(name, tensor) for name, tensor in outputs if is_differentiable(tensor)]
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ def values_of(given: Any) -> Any:
 def array_like(given: torch.Tensor, values: np.ndarray[Any, Any], dtype: str = "") -> torch.Tensor:
     """A contiguous leaf like `given` of other values; of another dtype where one is named."""
     kind = getattr(torch, dtype) if dtype else given.dtype
-    made = torch.from_numpy(np.ascontiguousarray(values).copy()).to(given.device, kind)
-    made = made.reshape(values.shape)
-    return made.requires_grad_() if given.requires_grad else made
+    made = torch.from_numpy(np.array(values, order="C")).to(given.device, kind)
+    return made.requires_grad_(given.requires_grad)
 
 
 def array_from_numpy(
