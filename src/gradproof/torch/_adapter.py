@@ -11,6 +11,7 @@ import torch
 
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.raised import unsupported
+from gradproof._data.exceptions import exception_line
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.space import Array, Space
 from gradproof._guard import restored
@@ -18,6 +19,7 @@ from gradproof._maps.contract import (
     WHOLE,
     DifferentiableMap,
     Raised,
+    Refused,
     Trait,
     Transform,
     Unsupported,
@@ -27,7 +29,8 @@ from gradproof.torch import _layouts as torch_layouts
 from gradproof.torch import _shared_runs
 from gradproof.torch import _transforms as transforms
 from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
-from gradproof.torch._call import Call
+from gradproof.torch._call import Call, backward_gradients
+from gradproof.torch._compat import UndefinedGrad
 from gradproof.torch._forward import Forward
 from gradproof.torch._graph import BATCHINGS, Graph
 from gradproof.torch._graph_contents import coarsest_unit, leaf_ids_near
@@ -149,7 +152,8 @@ class TorchMap(DifferentiableMap):
     # The function and its derivatives.
 
     def value(self, x: Array) -> Array:
-        found = self.call.evaluate(self.inputs.tensors_at(x), self.outputs)
+        tensors = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(x)]
+        found = self.outputs.flatten(self.call(tensors))
         if x is self.point:
             self.graph.value()  # read before a later run can overwrite it
         return found
@@ -175,16 +179,57 @@ class TorchMap(DifferentiableMap):
         return BATCHINGS
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:
-        return self.graph.vjp_batch(vs, batching)
+        if not self.graph.roots or not len(vs):
+            return np.zeros((len(vs), self.domain.size))
+        graph, stacked = self.graph, [each.contiguous() for each in self.outputs.cotangents(vs)]
+        by = graph.rows_by_vmap if batching == BATCHINGS[0] else graph.rows_by_older_batching
+        found = by(stacked)
+        rows = [[None if g is None else g[row] for g in found] for row in range(len(vs))]
+        return np.array([self.inputs.vector(row) for row in rows])
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
-        return self.graph.transposed_vjp(u, v)
+        # J^T v is linear in v, so the derivative of s(v) = <J^T v, u> = <v, J u> is J u. With
+        # <a, b> = Re sum conj(a) b this is PyTorch's gradient of s for complex v as well.
+        if not self.graph.roots:
+            return self.outputs.vector(()), self.inputs.vector(())
+        cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
+        directions = self.inputs.direction_tensors(u)
+        with unsupported(RuntimeError):
+            gradients = self.graph.grad(cotangents, create_graph=True)
+            pairs = [
+                (_dense_tensor(gradient), _dense_tensor(direction))
+                for gradient, direction in zip(gradients, directions, strict=True)
+                if gradient is not None and gradient.requires_grad
+            ]
+            made, weights = zip(*pairs, strict=True) if pairs else ((), ())
+            columns = backward_gradients(made, cotangents, weights, retain_graph=False)
+            if all(column is None for column in columns):
+                raise Unsupported("the backward is not differentiable in its cotangent")
+        del pairs, made  # their graph holds vectors of the size of the inputs
+        image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
+        return image, self.inputs.vector(gradients)
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
-        return self.graph.vjp_undefined(v, missing)
+        roots, cotangents = list(self.graph.roots), self.outputs.cotangents(v)
+        slots = [k for k, slot in enumerate(self.codomain.slots) if not slot.detached]
+        for place, slot in enumerate(slots):
+            if slot in missing:
+                roots[place] = UndefinedGrad()(roots[place])
+                cotangents[place] = torch.zeros_like(cotangents[place])
+        return self.inputs.vector(self.call.grad(roots, self.graph.tensors, cotangents))
 
     def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
-        return self.graph.vjp_wrt(v, slots)
+        tensors = self.inputs.copy_inputs()
+        for place, tensor in enumerate(tensors):
+            tensor.requires_grad_(place in slots)
+        with unsupported(why=exception_line, kind=Refused):
+            roots = self.graph.roots_at(*tensors)
+        pairs = zip(roots, self.outputs.cotangents(v), strict=True)
+        used = [(root, cotangent) for root, cotangent in pairs if root.requires_grad]
+        wanted, given = [tensors[place] for place in slots], [cotangent for _, cotangent in used]
+        found = self.call.grad([root for root, _ in used], wanted, given, at=tensors)
+        gradients = dict(zip(slots, found, strict=True))
+        return self.inputs.vector([gradients.get(place) for place in range(len(tensors))])
 
     def jvp(self, u: Array) -> Array:
         self.counts.add("jvp")
@@ -192,7 +237,7 @@ class TorchMap(DifferentiableMap):
             return self._forward.jvp(u)
         # Dual tensors under a dispatch mode crash the process; this is the same number.
         with self.call.mode:
-            return self.graph.transposed_vjp(u, np.ones(self.codomain.size))[0]
+            return self.transposed_vjp(u, np.ones(self.codomain.size))[0]
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         self.counts.add("jvp")
@@ -336,3 +381,8 @@ class TorchMap(DifferentiableMap):
             made = TorchMap(Call(fn, arguments), **options)
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
+
+
+def _dense_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor, differentiable also where a sparse one leaves out entries because they are zero."""
+    return tensor if tensor.layout is torch.strided else tensor.to_dense(masked_grad=False)

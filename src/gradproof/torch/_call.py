@@ -11,14 +11,12 @@ import torch
 from gradproof._adapters.raised import unsupported
 from gradproof._data.inputs import name_of
 from gradproof._data.options import container
-from gradproof._data.space import Array
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
 from gradproof.torch._compat import legacy_vmap, run_engine_with_devices
 from gradproof.torch._in_double import InDouble
 from gradproof.torch._inputs import Inputs
-from gradproof.torch._outputs import Outputs
 from gradproof.torch._rounding import Rounding
 
 
@@ -86,12 +84,6 @@ class Call:
                 own = error.__cause__ if isinstance(error, Unsupported) else None
                 self.raised[:] = [own if isinstance(own, Exception) else error]
             raise
-
-    def evaluate(self, tensors: Sequence[torch.Tensor], outputs: Outputs) -> Array:
-        """F at these inputs."""
-        for tensor in tensors:
-            tensor.requires_grad_()
-        return outputs.flatten(self(tensors))
 
     def grad(
         self,

@@ -13,9 +13,8 @@ from gradproof._adapters.handed_out import OVERWRITTEN, HandedOut, changed_slots
 from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.space import Array
-from gradproof._maps.contract import Raised, Refused, Unsupported
-from gradproof.torch._call import Call, backward_gradients
-from gradproof.torch._compat import UndefinedGrad
+from gradproof._maps.contract import Raised, Unsupported
+from gradproof.torch._call import Call
 from gradproof.torch._graph_contents import may_have_raising_node
 from gradproof.torch._outputs import Outputs, floating_in
 
@@ -88,22 +87,12 @@ class Graph:
             handed_out.watch(v, found, vector, self.inputs.vector)
         return vector
 
-    def vjp_batch(self, vs: Array, batching: str) -> Array:
-        """J^T v for every row of `vs` in one vectorised backward.
+    def rows_by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
+        """Stacks of gradients, of stacks of cotangents, by `torch.vmap`.
 
-        `torch.vmap` runs the `vmap` rule of a custom Function; the older batching of
-        `is_grads_batched` does not, and has rules of its own for PyTorch's operators.
+        It runs the `vmap` rule of a custom Function; the older batching of `is_grads_batched` does
+        not, and has rules of its own for PyTorch's operators.
         """
-        if not self.roots or not len(vs):
-            return np.zeros((len(vs), self.inputs.space.size))
-        stacked = [stack.contiguous() for stack in self.outputs.cotangents(vs)]
-        by = self._rows_by_vmap if batching == BATCHINGS[0] else self._rows_by_older_batching
-        found = by(stacked)
-        rows = [[None if g is None else g[row] for g in found] for row in range(len(vs))]
-        return np.array([self.inputs.vector(row) for row in rows])
-
-    def _rows_by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
-        """By `torch.vmap`."""
         there: list[int] = []
 
         def pull(*cotangents: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
@@ -117,68 +106,19 @@ class Graph:
         known = dict(zip(there, (found,) if len(there) == 1 else found, strict=True))
         return [known.get(k) for k in range(len(self.tensors))]
 
-    def _rows_by_older_batching(self, stacked: list[torch.Tensor]) -> Any:
-        """By `is_grads_batched`.
+    def rows_by_older_batching(self, stacked: list[torch.Tensor]) -> Any:
+        """The same by `is_grads_batched`.
 
         It has no guard against a write into `.data`, and ends the process: torch.vmap says so
         first.
         """
         try:
             if not self._is_vmapped:
-                self._rows_by_vmap(stacked)
+                self.rows_by_vmap(stacked)
         except Unsupported as refused:
             if "data" in refused.reason:
                 raise
         return batched_result(lambda: self.grad(stacked, is_grads_batched=True))
-
-    def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
-        """J^T v where the cotangents of the output slots `missing` reach the backward undefined."""
-        roots, cotangents = list(self.roots), self.outputs.cotangents(v)
-        slots = [k for k, slot in enumerate(self.outputs.space.slots) if not slot.detached]
-        for place, slot in enumerate(slots):
-            if slot in missing:
-                roots[place] = UndefinedGrad()(roots[place])
-                cotangents[place] = torch.zeros_like(cotangents[place])
-        return self.inputs.vector(self.call.grad(roots, self.tensors, cotangents))
-
-    def vjp_wrt(self, v: Array, slots: frozenset[int]) -> Array:
-        """J^T v of a run of its own, in which only the inputs `slots` require grad."""
-        tensors = self.inputs.copy_inputs()
-        for place, tensor in enumerate(tensors):
-            tensor.requires_grad_(place in slots)
-        with unsupported(why=exception_line, kind=Refused):
-            roots = self.roots_at(*tensors)
-        pairs = zip(roots, self.outputs.cotangents(v), strict=True)
-        used = [(root, cotangent) for root, cotangent in pairs if root.requires_grad]
-        wanted, given = [tensors[place] for place in slots], [cotangent for _, cotangent in used]
-        found = self.call.grad([root for root, _ in used], wanted, given, at=tensors)
-        gradients = dict(zip(slots, found, strict=True))
-        return self.inputs.vector([gradients.get(place) for place in range(len(tensors))])
-
-    def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
-        """(J u, J^T v) from one backward and its own backward.
-
-        J^T v is linear in v, so the derivative of s(v) = <J^T v, u> = <v, J u> is J u. With <a, b>
-        = Re sum conj(a) b this is PyTorch's gradient of s for complex v as well.
-        """
-        if not self.roots:
-            return self.outputs.vector(()), self.inputs.vector(())
-        cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
-        directions = self.inputs.direction_tensors(u)
-        with unsupported(RuntimeError):
-            gradients = self.grad(cotangents, create_graph=True)
-            pairs = [
-                (_dense_tensor(gradient), _dense_tensor(direction))
-                for gradient, direction in zip(gradients, directions, strict=True)
-                if gradient is not None and gradient.requires_grad
-            ]
-            made, weights = zip(*pairs, strict=True) if pairs else ((), ())
-            columns = backward_gradients(made, cotangents, weights, retain_graph=False)
-            if all(column is None for column in columns):
-                raise Unsupported("the backward is not differentiable in its cotangent")
-        del pairs, made  # their graph holds vectors of the size of the inputs
-        image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
-        return image, self.inputs.vector(gradients)
 
     # The derivative as a function of its own.
 
@@ -238,11 +178,6 @@ class Graph:
                 return Unsupported(first_line(error))
             return Raised(exception_line(error))
         return None
-
-
-def _dense_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor, differentiable also where a sparse one leaves out entries because they are zero."""
-    return tensor if tensor.layout is torch.strided else tensor.to_dense(masked_grad=False)
 
 
 def batched_result(run: Callable[[], Any]) -> Any:
