@@ -26,11 +26,10 @@ from gradproof._maps.contract import (
 )
 from gradproof.errors import UsageError
 from gradproof.torch import _layouts as torch_layouts
-from gradproof.torch import _shared_runs
 from gradproof.torch import _transforms as transforms
 from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
 from gradproof.torch._call import Call, backward_gradients
-from gradproof.torch._compat import UndefinedGrad
+from gradproof.torch._compat import UndefinedGrad, preserved_version_counter
 from gradproof.torch._forward import Forward
 from gradproof.torch._graph import BATCHINGS, Graph
 from gradproof.torch._graph_contents import coarsest_unit, leaf_ids_near
@@ -43,6 +42,7 @@ from gradproof.torch._rounding import Rounding
 from gradproof.torch._samples import array_like as array_like
 from gradproof.torch._samples import values_of as values_of
 from gradproof.torch._side_effects import side_effects
+from gradproof.torch._tensors import PLAIN
 
 
 def build(
@@ -162,13 +162,47 @@ class TorchMap(DifferentiableMap):
         return self.graph.value()
 
     def products_in_reused_arrays(self, x: Array, v: Array) -> tuple[None, Array, Array]:
-        return None, *_shared_runs.products_in_reused_arrays(self.graph, x, v)
+        # The version of the tensors is another while they hold x, as after an optimiser's step, and
+        # that of the kept graph again afterwards.
+        tensors = self.graph.tensors
+        if not self.inputs.are_dense or any(type(tensor) not in PLAIN for tensor in tensors):
+            raise Unsupported("its inputs are not written into")
+        before = [tensor.detach().clone() for tensor in tensors]
+        with preserved_version_counter(tuple(tensors)), torch.no_grad():
+            try:
+                for tensor, values in zip(tensors, self.inputs.tensors_at(x), strict=True):
+                    tensor.copy_(values)
+                with torch.enable_grad():
+                    there = self.graph.graph_of_other_run(tensors)
+                    return None, there.value(), there.gradient(self.outputs.cotangents(v), v)
+            finally:
+                for tensor, values in zip(tensors, before, strict=True):
+                    tensor.copy_(values)
 
     def products_of_overtaken_call(self, x: Array, v: Array) -> tuple[Array, Array, Array]:
-        return _shared_runs.products_of_overtaken_call(self.graph, x, v)
+        arguments, graph = self.call.arguments, self.graph
+        if not arguments.writes:
+            raise Unsupported("the function writes into no tensor of its own")
+        tensors = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(x)]
+        with arguments.keep_written():
+            here = graph.graph_of_other_run(self.inputs.copy_inputs())
+            here.value()
+            there = graph.graph_of_other_run(tensors)
+            value, first = there.value(), here.gradient(self.outputs.cotangents(v), v)
+            last = there.gradient(self.outputs.cotangents(v), v)
+            here.returned_gradients.watch(x, (), last, self.inputs.vector)
+            graph.later_effects = here.overwritten_gradients()
+            return first, value, last
 
     def carried_arrays(self) -> tuple[str, ...]:
-        return _shared_runs.carried_arrays(self.graph)
+        arguments = self.call.arguments
+        if not arguments.writes:
+            return ()
+        with arguments.keep_written():
+            value, next_value = [
+                self.graph.graph_of_other_run(self.inputs.copy_inputs()).value() for _ in range(2)
+            ]
+            return () if bool((value == next_value).all()) else arguments.written_names()
 
     def vjp(self, v: Array) -> Array:
         if self._refused is not None:
