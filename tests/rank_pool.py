@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import tempfile
+import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import Replicate
+
+import gradproof
+from exhibits.ranks import APART, BY_NAME, numbers, perceptron, ruled, summed
+from gradproof.torch import distributed, gradcheck
 
 
 class Pool:
@@ -51,12 +60,7 @@ class Pool:
 
 
 def _serve(pipe: Any, store: str, rank: int, size: int) -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"
-    import torch
-    import torch.distributed as dist
-
     torch.set_num_threads(1)
-
     dist.init_process_group(
         "gloo",
         init_method=f"file://{store}",
@@ -74,9 +78,6 @@ def _serve(pipe: Any, store: str, rank: int, size: int) -> None:
 
 def checked(name: str, which: str) -> Any:
     """What is said of an exhibit on this rank: the verdict, the checks that fail, the places."""
-    from exhibits.ranks import BY_NAME
-    from gradproof.torch import distributed
-
     exhibit = BY_NAME[name]
     report = distributed.check(
         getattr(exhibit, which)(), exhibit.inputs(), **exhibit.options(), seed=3
@@ -86,36 +87,21 @@ def checked(name: str, which: str) -> Any:
     return str(report.verdict), failing, places, str(report)
 
 
-def asked(
-    fn: Callable[..., Any], inputs: Sequence[Any], options: Mapping[str, Any] | None = None
-) -> Any:
-    """What is said of a function at inputs by rank, each the arguments of `numbers`."""
-    import torch.distributed as dist
-
-    from exhibits.ranks import numbers
-    from gradproof.torch import distributed
-
-    shape, dtype = inputs[dist.get_rank()]
-    x = [] if shape is None else [numbers(*shape).detach().to(dtype).requires_grad_()]
-    return str(distributed.check(fn, tuple(x), **(options or {})))
+def asked(shapes: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """What is said of the sum at an input whose shape depends on the rank; of none where None."""
+    shape = shapes[dist.get_rank()]
+    inputs = () if shape is None else (numbers(*shape),)
+    return str(distributed.check(summed, inputs, **options))
 
 
 def apart(name: str, backward: bool) -> Any:
     """What is said where the ranks do not do the same, in the function or in its backward."""
-    from exhibits.ranks import APART, numbers, ruled, summed
-    from gradproof.torch import distributed
-
     fn = APART[name][0]
     return str(distributed.check(ruled(summed, fn) if backward else fn, (numbers(3),)))
 
 
 def alone() -> Any:
     """Only rank 0 comes."""
-    import torch.distributed as dist
-
-    from exhibits.ranks import numbers, summed
-    from gradproof.torch import distributed
-
     if dist.get_rank() == 1:
         return "elsewhere"
     return str(distributed.check(summed, (numbers(3),), budget_seconds=1))
@@ -123,12 +109,6 @@ def alone() -> Any:
 
 def sleeping() -> Any:
     """Rank 1 does not come back for a while."""
-    import time
-
-    import torch.distributed as dist
-
-    from exhibits.ranks import numbers
-    from gradproof.torch import distributed
 
     def late(x: Any) -> Any:
         if dist.get_rank() == 1:
@@ -140,12 +120,6 @@ def sleeping() -> Any:
 
 def judged_here() -> Any:
     """What the faces for one rank say of themselves."""
-    import warnings
-
-    import gradproof
-    from exhibits.ranks import numbers
-    from gradproof.torch import gradcheck
-
     x = numbers(3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -156,12 +130,6 @@ def judged_here() -> Any:
 
 def traces() -> Any:
     """Whether a check leaves parameters, gradients, random state and limits as they were."""
-    import torch
-    import torch.distributed as dist
-
-    from exhibits.ranks import numbers, perceptron
-    from gradproof.torch import distributed
-
     layer, x = perceptron(), numbers(2, 3)
     for parameter in layer.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -184,31 +152,16 @@ def traces() -> Any:
 
 def disagreeing(name: str, values: Sequence[Any]) -> Any:
     """An option that is another one on every rank."""
-    import torch.distributed as dist
-
-    from exhibits.ranks import numbers, summed
-    from gradproof.torch import distributed
-
     return str(distributed.check(summed, (numbers(3),), **{name: values[dist.get_rank()]}))
 
 
 def checked_with_other_copies() -> Any:
     """A replicated input with other numbers on every rank."""
-    from torch.distributed.tensor import Replicate
-
-    from exhibits.ranks import numbers, summed
-    from gradproof.torch import distributed
-
     return str(distributed.check(summed, (numbers(3),), placements={"x": Replicate()}))
 
 
 def in_a_group() -> Any:
     """Ranks 1 and 2 of three, in a group of their own."""
-    import torch.distributed as dist
-
-    from exhibits.ranks import numbers, ruled, summed
-    from gradproof.torch import distributed
-
     group = dist.new_group([1, 2])
     wrong = ruled(lambda x: summed(x, group=group), lambda g: g)
     return str(distributed.check(wrong, (numbers(2),), group=group, seed=1))

@@ -10,7 +10,7 @@ import torch
 from torch.distributed.tensor import Replicate
 
 import rank_pool
-from exhibits.ranks import APART, BY_NAME, OnRanks, summed
+from exhibits.ranks import APART, BY_NAME, OnRanks
 from gradproof.errors import UsageError
 from gradproof.torch import distributed
 
@@ -23,7 +23,6 @@ QUICK = (
 )
 SOME = [BY_NAME[name] for name in QUICK]
 OTHERS = [exhibit for exhibit in BY_NAME.values() if exhibit.name not in QUICK]
-F64 = torch.float64
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +110,7 @@ def test_ranks_that_do_not_do_the_same_say_so_everywhere(pair, name):
     ],
 )
 def test_bad_input_is_one_sentence_on_every_rank(pair, shapes, options, said):
-    inputs = [(shape, F64) for shape in shapes]
-    found = pair.run(rank_pool.asked, summed, inputs, options)
+    found = pair.run(rank_pool.asked, shapes, options)
     assert [kind for kind, *_ in found] == ["UsageError"] * 2
     assert found[0][1] == found[1][1]
     assert said in found[0][1]
