@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradproof
-from gradproof import Verdict
+from gradproof import Settings, Verdict
 from gradproof.errors import UsageError
 from gradproof.jax import check_grads
 from x64 import enable_x64
@@ -35,14 +35,6 @@ def check(fn, inputs, kwargs=None, **options):
     """A report of the two modes; each further check compiles further programs."""
     usual = {"seed": 3, "checks": ["backward", "forward"]}
     return gradproof.check(fn, inputs, kwargs, **{**usual, **options})
-
-
-def verdicts(report):
-    return {each.name: each.verdict for each in report.checks}
-
-
-def summaries(report):
-    return {each.name: f"{each.verdict}: {each.summary}" for each in report.checks}
 
 
 # Rules written by users.
@@ -111,7 +103,7 @@ def test_rules_are_seen_through_transforms(wrap, x64):
     inputs = normal(5, dtype=jnp.float64), normal(5, seed=1, dtype=jnp.float64)
     for fn, name in ((good, "backward"), (sine, "forward")):
         report = check(wrap(fn), inputs, checks=[name])
-        assert report.verdict is PASSED, summaries(report)
+        assert report.verdict is PASSED, str(report)
     found = check(wrap(bad), inputs, checks=["backward"])["backward"]
     assert {each.input_name for each in found.findings} <= {"w", "input 1"}
     assert found.verdict is FAILED
@@ -194,7 +186,7 @@ def test_a_batching_rule_that_is_wrong_is_found(x64):
     )
     inputs = (normal(3, dtype=jnp.float64), normal(3, seed=1, dtype=jnp.float64))
     report = check(fn, inputs, checks=["backward", "batched"])
-    assert report["backward"].verdict is PASSED, summaries(report)
+    assert report["backward"].verdict is PASSED, str(report)
     assert report["batched"].verdict is FAILED
 
 
@@ -222,11 +214,10 @@ def test_a_rule_that_reads_a_differentiated_array_from_around_it_is_reported_wha
     [
         (jnp.sin, (jnp.arange(3),), {}, "at least one array of floating numbers"),
         (jnp.argmax, (jnp.ones(3),), {}, "returned no array of floating numbers"),
-        (jnp.sin, (jnp.array([1.0, jnp.nan]),), {}, "[1] is nan"),
         (
             jnp.sin,
             (jnp.ones(2),),
-            {"settings": gradproof.Settings(masked=True)},
+            {"settings": Settings(masked=True)},
             "masked: JAX's sparse arrays",
         ),
         (jnp.sin, (jnp.ones(2),), {"wrt": "q"}, "wrt: 'q' selects no differentiable input"),
@@ -310,19 +301,17 @@ def valued(value, *, jvp):
 
 
 @pytest.mark.parametrize("jvp", [False, True])
-@pytest.mark.parametrize("dtype", ["float32"])
-def test_a_rule_returns_the_functions_value_beside_its_derivative(dtype, jvp):
+def test_a_rule_returns_the_functions_value_beside_its_derivative(jvp):
     """A loss whose logged value is another than the one that training sees passed."""
-    with enable_x64(dtype == "float64"):
-        x = normal(6, dtype=dtype)
-        right = valued(lambda x: jax.nn.logsumexp(x), jvp=jvp)  # another way to the same value
-        wrong = valued(lambda x: 1.2 * jax.nn.logsumexp(x), jvp=jvp)
-        checks = ["backward", "side_effects"]
-        assert check(right, x, checks=checks).verdict is not FAILED
-        report = check(wrong, x, checks=checks)
-        assert verdicts(report)["side_effects"] is FAILED
-        assert "another value" in report["side_effects"].findings[0].message
-        assert "the forward of the rule" in " ".join(str(report).split())
-        check_grads(right, (x,), 1, modes="rev")
-        with pytest.raises(AssertionError, match="another value"):
-            check_grads(wrong, (x,), 1, modes="rev")
+    x = normal(6)
+    right = valued(lambda x: jax.nn.logsumexp(x), jvp=jvp)  # another way to the same value
+    wrong = valued(lambda x: 1.2 * jax.nn.logsumexp(x), jvp=jvp)
+    checks = ["backward", "side_effects"]
+    assert check(right, x, checks=checks).verdict is not FAILED
+    report = check(wrong, x, checks=checks)
+    assert report["side_effects"].verdict is FAILED
+    assert "another value" in report["side_effects"].findings[0].message
+    assert "the forward of the rule" in " ".join(str(report).split())
+    check_grads(right, (x,), 1, modes="rev")
+    with pytest.raises(AssertionError, match="another value"):
+        check_grads(wrong, (x,), 1, modes="rev")
