@@ -29,20 +29,23 @@ class Framework:
 
     Attributes:
         build: (function, arrays of NumPy) -> its map.
-        smooth: x, w -> (x sin(w), the sum of x^2): two inputs and two outputs.
-        conjugate: z -> z conj(z) + 2i z.
+        sin: of its arrays.
     """
 
     build: Callable[..., Any]
-    smooth: Callable[..., Any]
-    conjugate: Callable[..., Any]
+    sin: Callable[..., Any]
+
+    def smooth(self, x, w):
+        """Two inputs and two outputs."""
+        return x * self.sin(w), (x**2).sum()
+
+
+def conjugate_of(z):
+    return z * z.conj() + 2j * z
 
 
 def of_numpy() -> Framework:
     from gradproof._numpy.adapter import build
-
-    def smooth(x, w):
-        return x * np.sin(w), (x**2).sum()
 
     def pull(x, w, vs):
         v, total = vs
@@ -52,20 +55,16 @@ def of_numpy() -> Framework:
         u, t = us
         return u * np.sin(w) + x * np.cos(w) * t, (2 * x * u).sum()
 
+    rules = {
+        "smooth": {"vjp": pull, "jvp": push},
+        "conjugate_of": {"vjp": lambda z, v: 2 * z * v.real - 2j * v},
+    }
+    other = {"vjp": lambda *arguments: arguments[-1]}
+
     def made(fn, arrays):
-        if fn is smooth:
-            return build(gradproof.by_hand(fn, vjp=pull, jvp=push), arrays)
-        if fn is conjugate:
-            return build(gradproof.by_hand(fn, vjp=pull_conjugate), arrays)
-        return build(gradproof.by_hand(fn, vjp=lambda *rest: rest[-1]), arrays)
+        return build(gradproof.by_hand(fn, **rules.get(fn.__name__, other)), arrays)
 
-    def conjugate(z):
-        return z * z.conj() + 2j * z
-
-    def pull_conjugate(z, v):
-        return 2 * z * v.real - 2j * v
-
-    return Framework(made, smooth, conjugate)
+    return Framework(made, np.sin)
 
 
 def of_torch() -> Framework:
@@ -76,9 +75,7 @@ def of_torch() -> Framework:
     def made(fn, arrays):
         return build(fn, [torch.from_numpy(np.array(x)).requires_grad_() for x in arrays])
 
-    return Framework(
-        made, lambda x, w: (x * w.sin(), (x**2).sum()), lambda z: z * z.conj() + 2j * z
-    )
+    return Framework(made, torch.sin)
 
 
 def of_jax() -> Framework:
@@ -86,14 +83,7 @@ def of_jax() -> Framework:
 
     from gradproof.jax._adapter import build
 
-    def made(fn, arrays):
-        return build(fn, list(map(jnp.asarray, arrays)))
-
-    return Framework(
-        made,
-        lambda x, w: (x * jnp.sin(w), (x**2).sum()),
-        lambda z: z * z.conj() + 2j * z,
-    )
+    return Framework(lambda fn, arrays: build(fn, list(map(jnp.asarray, arrays))), jnp.sin)
 
 
 FRAMEWORKS = {"numpy": of_numpy, "torch": of_torch, "jax": of_jax}
@@ -117,7 +107,7 @@ def smooth(framework):
 
 @pytest.fixture
 def conjugate(framework):
-    return framework.build(framework.conjugate, (COMPLEX,))
+    return framework.build(conjugate_of, (COMPLEX,))
 
 
 @pytest.fixture(params=["smooth", "conjugate"])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,8 @@ wrong = ruled(torch.sin, lambda v, x: v)
 
 
 def in_threads(count: int, call: Callable[[], Any]) -> list[Any]:
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(call())) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(lambda _: call(), range(count)))
 
 
 # Random states.
