@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import gradproof.torch as ours
+from exhibits.frame import ruled
 from faces.torch_cases import (
     C128,
     F64,
@@ -109,53 +110,30 @@ def weight_and_input():
     return torch.nn.Parameter(real(3, 2, grad=False)), real(2)
 
 
-class NoGradInForwardMode(torch.autograd.Function):
-    """Insists that duals require no gradient, and that each carries a tangent."""
-
-    @staticmethod
-    def forward(ctx, x, y):
-        if torch.autograd.forward_ad._current_level >= 0:
-            assert not x.requires_grad
-            assert not y.requires_grad
-        ctx.save_for_forward(x, y)
-        return x * y
-
-    @staticmethod
-    def jvp(ctx, s, t):
-        x, y = ctx.saved_tensors
-        return s * y + t * x
+def no_grad_in_forward_mode(x, y):
+    """Insists that duals require no gradient."""
+    if torch.autograd.forward_ad._current_level >= 0:
+        assert not x.requires_grad
+        assert not y.requires_grad
+    return x * y
 
 
-def product_with_tangents(rule):
-    """A product whose forward mode is told which inputs carry no tangent."""
+def product_with_tangents(jvp):
+    """A product whose forward mode is told which inputs carry no tangent, by None."""
 
-    class Product(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, y):
-            ctx.set_materialize_grads(False)
-            ctx.save_for_backward(x, y)
-            ctx.save_for_forward(x, y)
-            return x * y
+    def backward(g, x, y):
+        return (None, None) if g is None else (g * y, g * x)
 
-        @staticmethod
-        def backward(ctx, g):
-            x, y = ctx.saved_tensors
-            return (None, None) if g is None else (g * y, g * x)
-
-        @staticmethod
-        def jvp(ctx, s, t):
-            return rule(*ctx.saved_tensors, s, t)
-
-    return Product.apply
+    return ruled(torch.mul, backward, jvp, materialize=False)
 
 
-def without_missing_terms(x, y, s, t):
+def without_missing_terms(s, t, x, y):
     """A missing tangent is zero."""
     first = torch.zeros_like(x) if s is None else s * y
     return first if t is None else first + t * x
 
 
-def with_ones_for_missing(x, y, s, t):
+def with_ones_for_missing(s, t, x, y):
     """A missing tangent is one, which it must not be."""
     return (1 if s is None else s) * y + (1 if t is None else t) * x
 
@@ -276,7 +254,10 @@ CASES = {
         custom(torch.sin, refuses, lambda x, t: t * x.cos()), **FORWARD_ONLY
     ),
     "forward mode of what requires no gradient then": case(
-        NoGradInForwardMode.apply, two, **FORWARD_ONLY, **UNDEFINED_OFF
+        ruled(no_grad_in_forward_mode, refuses, without_missing_terms),
+        two,
+        **FORWARD_ONLY,
+        **UNDEFINED_OFF,
     ),
     "tangents that are missing": case(
         product_with_tangents(without_missing_terms), two, **FORWARD_TOO

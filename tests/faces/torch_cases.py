@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.autograd import Function
+
+from exhibits.frame import ruled
 
 F64 = torch.float64
 C128 = torch.complex128
@@ -23,22 +24,13 @@ def cplx(*shape, seed=0, grad=True):
 
 
 def custom(forward, backward, jvp=None):
-    """A function of one tensor: `backward(x, g)` is its VJP, `jvp(x, t)` its JVP."""
+    """A function of one tensor: `backward(x, *g)` is its VJP, `jvp(x, t)` its JVP."""
 
-    class Custom(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            ctx.save_for_forward(x)
-            return forward(x)
+    def vjp(*cotangents_and_x):
+        *cotangents, x = cotangents_and_x
+        return backward(x, *cotangents)
 
-        @staticmethod
-        def backward(ctx, *grads):
-            return backward(*ctx.saved_tensors, *grads)
-
-    if jvp is not None:
-        Custom.jvp = staticmethod(lambda ctx, tangent: jvp(*ctx.saved_tensors, tangent))
-    return Custom.apply
+    return ruled(forward, vjp, jvp and (lambda t, x: jvp(x, t)), vmap=False)
 
 
 def hooked(change):
@@ -57,32 +49,18 @@ def scaled(gradient):
     return None if gradient is None else 1.1 * gradient
 
 
-def without_materialising(outputs, backward):
-    """A function whose backward gets None where a gradient is undefined."""
-
-    class NoZeros(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.set_materialize_grads(False)
-            return outputs(x)
-
-        @staticmethod
-        def backward(ctx, *grads):
-            return backward(*grads)
-
-    return NoZeros.apply
-
-
-def _raise_if_undefined(g):
+def _double_where_defined(g, x):
     if g is None:
         raise RuntimeError("undefined gradient")
     return 2 * g
 
 
-needs_defined_gradient = without_materialising(lambda x: 2 * x, _raise_if_undefined)
-makes_up_gradients = without_materialising(
-    lambda x: 2 * x, lambda g: torch.ones(2, dtype=F64) if g is None else 2 * g
-)
+def _ones_where_undefined(g, x):
+    return torch.ones(2, dtype=F64) if g is None else 2 * g
+
+
+needs_defined_gradient = ruled(lambda x: 2 * x, _double_where_defined, materialize=False)
+makes_up_gradients = ruled(lambda x: 2 * x, _ones_where_undefined, materialize=False)
 
 
 def nondeterministic():
