@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -69,21 +69,18 @@ class Layer(nn.Module):
         return x + gate(self.project(rope(Norm.apply(x, self.weight, 1e-6), 0.5)))
 
 
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(11, 8)
-        self.layers = nn.ModuleList(Layer(8) for _ in range(3))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embed(tokens)
-        for layer in self.layers:
-            x = layer(x)
-        return x.square().mean()
+def model() -> nn.Module:
+    return nn.Sequential(nn.Embedding(11, 8), *(Layer(8) for _ in range(3)))
 
 
 def step(model: nn.Module) -> None:
-    model(torch.arange(6).reshape(2, 3)).backward()
+    model(torch.arange(6).reshape(2, 3)).square().mean().backward()
+
+
+def recorded():
+    with gradproof.torch.record() as seen:
+        step(model())
+    return seen
 
 
 def patched() -> list[object]:
@@ -96,8 +93,7 @@ def patched() -> list[object]:
 
 
 def test_a_training_step_tells_what_it_meets_once_each_and_where():
-    with gradproof.torch.record() as seen:
-        step(Model())
+    seen = recorded()
     assert [(each.name, each.calls) for each in seen.met] == [
         ("Norm", 3), ("record_tests::rope", 3), ("Gate", 3),
     ]  # fmt: skip
@@ -108,9 +104,7 @@ def test_a_training_step_tells_what_it_meets_once_each_and_where():
 
 
 def test_each_is_checked_by_itself_the_worst_first():
-    with gradproof.torch.record() as seen:
-        step(Model())
-    found = seen.check()
+    found = recorded().check()
     assert found.results[0].name == "Gate"
     verdicts = {name: str(report.verdict) for name, report in found.reports.items()}
     assert verdicts == {"Gate": "failed", "Norm": "passed", "record_tests::rope": "passed"}
@@ -119,15 +113,12 @@ def test_each_is_checked_by_itself_the_worst_first():
 
 
 def test_the_budget_is_that_of_each():
-    with gradproof.torch.record() as seen:
-        step(Model())
-    found = seen.check(budget=5).reports.values()
+    found = recorded().check(budget=5).reports.values()
     assert {str(report.verdict) for report in found} == {"inconclusive"}
 
 
 def test_options_that_are_none_are_refused():
-    with gradproof.torch.record() as seen:
-        step(Model())
+    seen = recorded()
     with pytest.raises(UsageError, match="at least 1 call"):
         seen.check(budget=0)
     with pytest.raises(UsageError, match="settings: expected"):
@@ -135,7 +126,7 @@ def test_options_that_are_none_are_refused():
 
 
 def test_the_program_is_left_as_it_was():
-    plain, watched = Model(), Model()
+    plain, watched = model(), model()
     watched.load_state_dict(plain.state_dict())
     step(plain)
     before, random = patched(), torch.random.get_rng_state()
@@ -151,18 +142,14 @@ def test_the_program_is_left_as_it_was():
 def test_what_is_patched_is_put_back_where_the_program_raises():
     before = patched()
     with pytest.raises(TypeError), gradproof.torch.record() as seen:
-        step(Model()) + 1
+        step(model()) + 1
     assert patched() == before
     assert len(seen.met) == 3
 
 
 def test_threads_are_recorded_too():
-    with gradproof.torch.record() as seen:
-        threads = [threading.Thread(target=step, args=(Model(),)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with gradproof.torch.record() as seen, ThreadPoolExecutor(3) as threads:
+        list(threads.map(step, [model(), model(), model()]))
     assert [each.calls for each in seen.met] == [9, 9, 9]
 
 
