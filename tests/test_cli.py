@@ -261,6 +261,8 @@ def test_without_pytorch_and_jax_it_works_by_hand_or_says_so(tmp_path, argv, sta
         (["check", "torch:sin", "float64[2]", "--seed", "-1"], "--seed"),
         (["check", "torch:sin", "float64[2]", "--checks", "backwards"], "unknown 'backwards'"),
         (["check", "torch", "float64[2]"], "expected package.module:name"),
+        (["check", "\udc80", "float64[2]"], "expected package.module:name"),
+        (["check", "torch:sin", f"float64[{'9' * 5000}]"], "at most 18 digits"),
         (["check", "torch:sine", "float64[2]"], "'torch' has no 'sine'\n"),
         (["check", "torch:pi", "float64[2]"], "cannot be called"),
         (["check", "no_such_module:sin", "float64[2]"], "ModuleNotFoundError"),

@@ -49,17 +49,18 @@ def test_every_check_asked_for_has_a_result_in_one_order() -> None:
     assert [result.name for result in report.checks] == ORDER
 
 
-def test_second_order_is_skipped_unless_asked_for() -> None:
-    result = report_of(sine_with(), "second_order")["second_order"]
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("second_order", "not asked for; order=2 asks for it"),
+        ("forward", "give jvp= or jac="),
+        ("forward_vs_backward", "give jvp= or jac="),
+    ],
+)
+def test_what_is_not_there_or_not_asked_for_is_skipped_with_its_reason(name, why) -> None:
+    result = report_of(sine_with(), name)[name]
     assert result.verdict is Verdict.SKIPPED
-    assert "order=2" in result.summary
-
-
-def test_forward_mode_is_skipped_with_its_reason_where_there_is_none() -> None:
-    for name in ("forward", "forward_vs_backward"):
-        result = report_of(sine_with(), name)[name]
-        assert result.verdict is Verdict.SKIPPED
-        assert result.summary
+    assert why in result.summary
 
 
 # Budgets -----------------------------------------------------------------------------------------

@@ -43,23 +43,16 @@ def test_every_generator_is_put_back_and_one_draw_is_checked(right, captured):
         mask = mask + random.random() + np.random.rand() + torch.rand(())  # noqa: NPY002
         return (x.sin() if right else wrong(x)) * mask
 
-    def drawn():
-        numbers = torch.rand(2, generator=own[0]).tolist() + torch.rand(2).tolist()
-        return [*numbers, own[1].random(), own[2].random(), random.random(), np.random.rand()]  # noqa: NPY002
+    def states():
+        in_numpy = np.random.get_state()[1].tolist()  # noqa: NPY002
+        outside = random.getstate(), in_numpy, torch.get_rng_state().tolist()
+        return outside, own[0].get_state().tolist(), own[1].bit_generator.state, own[2].getstate()
 
-    states = [own[0].get_state(), own[1].bit_generator.state, own[2].getstate()]
-    outside = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    expected = drawn()
-    own[0].set_state(states[0])
-    own[1].bit_generator.state = states[1]
-    own[2].setstate(states[2])
-    random.setstate(outside[0])
-    np.random.set_state(outside[1])  # noqa: NPY002
-    torch.set_rng_state(outside[2])
+    before = states()
     report = gradproof.check(scaled, (normal(3), *(() if captured else own)), seed=0)
     assert report.verdict is (PASSED if right else FAILED), str(report)
     assert "random numbers" in " ".join(note for each in report.checks for note in each.notes)
-    assert drawn() == expected
+    assert states() == before
 
 
 # Threads.
