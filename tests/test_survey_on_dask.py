@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers are kil
 
 
 @pytest.fixture(scope="module")
-def started() -> Iterator[Client]:
+def client() -> Iterator[Client]:
     """A client of a scheduler, which tries a case on two workers, and of two workers."""
     with (
         LocalCluster(
@@ -38,20 +39,20 @@ def started() -> Iterator[Client]:
 
 
 @pytest.fixture
-def client(started: Client) -> Client:
-    """The same, once a worker that died in another test is replaced."""
-    started.wait_for_workers(2, timeout=60)
-    return started
+def executor(client: Client) -> Iterator[Executor]:
+    """Its executor, once a worker that died in another test is replaced."""
+    client.wait_for_workers(2, timeout=60)
+    with client.get_executor() as executor:
+        yield executor
 
 
 def verdicts(found: SurveyReport) -> dict[str, str]:
     return {name: str(report.verdict) for name, report in found.reports.items()}
 
 
-def test_a_cluster_says_what_one_process_says(client):
+def test_a_cluster_says_what_one_process_says(executor):
     cases = [sine_case(), sine_case(wrong), case_of(raises), case_of(interrupts)]
-    with client.get_executor() as executor:
-        found = SurveyReport(gradproof.survey(cases, executor))
+    found = SurveyReport(gradproof.survey(cases, executor))
     assert verdicts(found) == {"sin": "passed", "sin[1]": "failed"}
     assert found.errors["raises"] == "it raised RuntimeError: no such luck"
     assert found.errors["interrupts"].startswith("it raised KeyboardInterrupt")
@@ -60,7 +61,7 @@ def test_a_cluster_says_what_one_process_says(client):
             assert (one.verdict, one.findings) == (other.verdict, other.findings)
 
 
-def test_a_worker_killed_in_the_middle_loses_nothing(client, tmp_path):
+def test_a_worker_killed_in_the_middle_loses_nothing(executor, tmp_path):
     over = threading.Event()
 
     def kill_the_worker() -> None:
@@ -75,8 +76,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(client, tmp_path):
     options = {"kwargs": {"folder": str(tmp_path)}}
     cases = [Case(hand, point(), options), *(sine_case(wrong, name=f"{k}") for k in range(8))]
     try:
-        with client.get_executor() as executor:
-            found = SurveyReport(gradproof.survey(cases, executor))
+        found = SurveyReport(gradproof.survey(cases, executor))
     finally:
         over.set()
         killer.join()
@@ -84,10 +84,9 @@ def test_a_worker_killed_in_the_middle_loses_nothing(client, tmp_path):
     assert verdicts(found) == {"waits": "passed", **{f"{k}": "failed" for k in range(8)}}
 
 
-def test_a_case_that_kills_its_worker_is_an_error_and_the_others_go_on(client):
+def test_a_case_that_kills_its_worker_is_an_error_and_the_others_go_on(executor):
     cases = [case_of(dies), *(sine_case(name=f"{k}") for k in range(8))]
-    with client.get_executor() as executor:
-        found = SurveyReport(gradproof.survey(cases, executor))
+    found = SurveyReport(gradproof.survey(cases, executor))
     assert verdicts(found) == {f"{k}": "passed" for k in range(8)}
     [(name, error)] = found.errors.items()
     assert name == "dies"
