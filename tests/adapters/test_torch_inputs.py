@@ -37,15 +37,14 @@ def wrong_product(w, x):
 
 
 class Scale(torch.nn.Module):
-    def __init__(self, product=lambda w, x: w * x):
+    def __init__(self):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.tensor([0.5, -2.0, 1.5], dtype=torch.float64))
         self.register_buffer("calls", torch.zeros(()))
-        self.product = product
 
     def forward(self, x, shift=0.0):
         self.calls += 1
-        return self.product(self.weight, x) + shift
+        return self.weight * x + shift
 
     def encode(self, x):
         return (self.weight * x).tanh()
