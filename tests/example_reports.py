@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradproof import (
-    Cause,
-    CheckResult,
-    Finding,
-    Kink,
-    Place,
-    Report,
-    Statistic,
-    Verdict,
-)
+from gradproof import Cause, CheckResult, Finding, Kink, Place, Report, Statistic, Verdict
 
 PASSED, FAILED = Verdict.PASSED, Verdict.FAILED
 INCONCLUSIVE, SKIPPED = Verdict.INCONCLUSIVE, Verdict.SKIPPED

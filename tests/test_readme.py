@@ -1,4 +1,4 @@
-"""The README is true, and links lead somewhere; test_docs_code.py runs its code."""
+"""The README and the page of benchmarks are true, and links lead somewhere."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ import pytest
 from gradproof.cli import CHECK_NAMES
 
 ROOT = Path(__file__).parents[1]
-FILE = ROOT / "README.md"
-README = FILE.read_text(encoding="utf-8")
-
-
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 CHECKS = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
 BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 TOOLS = ("slow", "fast", "check")
@@ -67,6 +64,19 @@ def test_the_times_are_the_recorded_ones():
     ratios = record("speed")["small"]["ratios"]
     medians = (ratios[f"{name} / fast"]["median"] for name in ("check", "gradcheck"))
     assert "| - | 1 | {:.2f}; drop-in {:.2f} |".format(*medians) in README
+
+
+def test_the_page_says_what_was_recorded_of_small_checks():
+    for name, found in record("speed")["small"]["ratios"].items():
+        numbers = f"{found['median']:.2f} | {found['sum']:.2f}"
+        assert f"| {name} | {numbers} | {100 * found['share above 1']:.0f} % |" in BENCHMARKS
+
+
+def test_the_page_says_what_was_recorded_of_jax():
+    for row in record("jax_speed")["rows"]:
+        ours, theirs = row["warm"]
+        said = f"{1e3 * ours:.3g} | {1e3 * theirs:.3g} | {ours / theirs:.3g} |"
+        assert f"| {row['case']} | {row['dtype']} | {said}" in BENCHMARKS
 
 
 def test_mistakes_in_rules_of_jax_are_the_recorded_ones():

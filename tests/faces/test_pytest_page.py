@@ -34,14 +34,7 @@ def test_every_way_of_the_ini_option_is_listed_and_its_example_is_one():
     assert example in pytest_plugin.WAYS
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--gradproof-report",
-        "--gradproof-seed",
-        "--gradproof-gradcheck",
-    ],
-)
+@pytest.mark.parametrize("option", ["report", "seed", "gradcheck"])
 def test_the_options_of_the_page_exist(option, pytestconfig):
-    assert option in PAGE
-    assert pytestconfig.getoption(option, default="missing") != "missing"
+    assert f"--gradproof-{option}" in PAGE
+    assert pytestconfig.getoption(f"--gradproof-{option}", default="missing") != "missing"
