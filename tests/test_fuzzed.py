@@ -264,65 +264,54 @@ def tensors():
         }
 
 
-def in_torch(examples: int, *more: type[Exception]):
-    """A test of a face on tensors; what is the user's stays as it was."""
-
-    def decorate(ask):
-        @pytest.mark.needs("torch")
-        def test():
-            import torch
-
-            points = tensors()
-            kept, state = points["tensor"], torch.get_rng_state()
-            before = kept.detach().clone()
-
-            @fuzz(examples)
-            @given(st.data())
-            def draw(data):
-                inputs = data.draw(some_of(points) | st.lists(some_of(points), max_size=2))
-                fn = data.draw(some_of(FUNCTIONS))
-                with lawful(*more):
-                    ask(data, made(fn), made(inputs))
-
-            draw()
-            assert torch.equal(kept, before)
-            assert kept.grad is None
-            assert torch.equal(torch.get_rng_state(), state)
-
-        test.__name__ = ask.__name__
-        return test
-
-    return decorate
-
-
-@in_torch(250)
-def test_check_of_pytorch(data, fn, inputs):
-    chosen = made(data.draw(options_of(**OPTIONS)))
-    assert str(check(fn, inputs, **{"seed": 0, "budget": 300, **chosen}))
-
-
 FLAGS = ("raise_exception", "check_undefined_grad", "check_batched_grad", "fast_mode", "masked")
 COMMON = {"eps": [1e-6, 1e-3], "atol": [1e-5], "rtol": [1e-3], "nondet_tol": [0.0, 1e-6]}
 COMMON |= dict.fromkeys(FLAGS, (True, False, None))
 FIRST = ("check_grad_dtypes", "check_batched_forward_grad", "check_forward_ad", "check_backward_ad")
 SECOND = ("gen_non_contig_grad_outputs", "check_fwd_over_rev", "check_rev_over_rev")
+# Face -> examples, options.
+FACES = {
+    "check": (250, OPTIONS),
+    "gradcheck": (150, COMMON | dict.fromkeys(FIRST, (True, False))),
+    "gradgradcheck": (100, COMMON | dict.fromkeys(SECOND, (True, False))),
+}
 
 
-# PyTorch's own exceptions for modes that exclude each other, and for overlapping memory.
-@in_torch(150, AssertionError)
-def test_gradcheck(data, fn, inputs):
-    from gradproof.torch import gradcheck
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("face", FACES)
+def test_faces_of_pytorch(face):
+    import torch
 
-    chosen = made(data.draw(options_of(**COMMON, **dict.fromkeys(FIRST, (True, False)))))
-    assert gradcheck(fn, inputs, **chosen) in (True, False)
+    import gradproof.torch
 
+    def ask(*arguments, **options):
+        if face == "check":
+            return str(check(*arguments, **{"seed": 0, "budget": 300, **options}))
+        return getattr(gradproof.torch, face)(*arguments, **options) in (True, False)
 
-@in_torch(100, AssertionError)
-def test_gradgradcheck(data, fn, inputs):
-    from gradproof.torch import gradgradcheck
+    examples, options = FACES[face]
+    points = tensors()
+    kept, state = points["tensor"], torch.get_rng_state()
+    before = kept.detach().clone()
+    # PyTorch's own, for modes that exclude each other, and for overlapping memory.
+    more = () if face == "check" else (AssertionError,)
 
-    chosen = made(data.draw(options_of(**COMMON, **dict.fromkeys(SECOND, (True, False)))))
-    assert gradgradcheck(fn, inputs, **chosen) in (True, False)
+    @fuzz(examples)
+    @given(
+        some_of(FUNCTIONS),
+        some_of(points) | st.lists(some_of(points), max_size=2),
+        options_of(**options),
+    )
+    def draw(fn, inputs, chosen):
+        answer = True
+        with lawful(*more):
+            answer = ask(made(fn), made(inputs), **made(chosen))
+        assert answer
+
+    draw()
+    assert torch.equal(kept, before)
+    assert kept.grad is None
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 # Reports ---------------------------------------------------------------------------------------
