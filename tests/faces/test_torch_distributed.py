@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -163,16 +162,11 @@ def test_the_faces_for_one_rank_say_that_they_judge_it_alone(pair):
         assert any("judges that of all ranks together" in note for note in notes)
 
 
-def after_a_right_function(job: Callable[..., Any]) -> list[Any]:
-    """What a job says on two ranks that have judged a function before."""
-    with rank_pool.Pool(2) as pool:
-        require_passed(pool, SOME[0])
-        return pool.run(job)
-
-
 @pytest.mark.slow
 def test_a_rank_that_does_not_come_back_is_named_on_every_rank():
-    found = after_a_right_function(rank_pool.sleeping)
+    with rank_pool.Pool(2) as pool:
+        require_passed(pool, SOME[0])
+        found = pool.run(rank_pool.sleeping)
     assert [kind for kind, *_ in found] == ["TimeoutError"] * 2
     assert found[0][1] == found[1][1]
     assert found[0][1].startswith("rank 1 did not come back from a call of the function")
