@@ -81,15 +81,6 @@ def test_an_uncoalesced_tensor_stays_so(masked):
     assert False in seen
 
 
-@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
-def test_gradients_of_unspecified_entries_lie_outside_a_masked_domain(layout):
-    wrong = check(lambda s: s.to_dense(masked_grad=False), sparse(layout), masked=True)
-    assert wrong["sparse"].verdict is Verdict.FAILED
-    right = check(lambda s: s.to_dense(masked_grad=True), sparse(layout), masked=True)
-    assert right["sparse"].verdict is Verdict.PASSED
-    assert check(lambda s: s.to_dense(), sparse(layout))["sparse"].verdict is Verdict.SKIPPED
-
-
 def test_a_matrix_product_and_a_fixed_sparse_input():
     weight = torch.rand(4, 2, dtype=DOUBLE, requires_grad=True)
     assert check(torch.matmul, sparse(), weight)["backward"].verdict is Verdict.PASSED

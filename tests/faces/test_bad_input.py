@@ -12,6 +12,9 @@ import gradproof.torch as ours
 from faces.torch_cases import F64, custom, real, without_numbers
 from gradproof.errors import DerivativeWarning, UsageError
 
+NO_STEPS = (0.0, -1e-6, math.nan, math.inf, "small", None)
+both_faces = pytest.mark.parametrize("face", [ours.gradcheck, ours.gradgradcheck])
+
 
 @pytest.fixture(autouse=True)
 def nothing_is_changed():
@@ -39,40 +42,31 @@ def refusal(function, inputs, **options):
     return sentence
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
-        real(2, grad=False),
-        torch.tensor([1, 2]),
-        torch.tensor([True]),
-        (real(2, grad=False), 3),
-        3.0,
-        "text",
-        None,
-        (),
-        {},
-    ],
-    ids=["float", "integer", "bool", "tuple", "number", "text", "None", "empty tuple", "dict"],
-)
+NOT_DIFFERENTIABLE = {
+    "float": real(2, grad=False),
+    "integer": torch.tensor([1, 2]),
+    "bool": torch.tensor([True]),
+    "tuple": (real(2, grad=False), 3),
+    "number": 3.0,
+    "text": "text",
+    "None": None,
+    "empty tuple": (),
+    "dict": {},
+}
+
+
+@pytest.mark.parametrize("inputs", NOT_DIFFERENTIABLE.values(), ids=NOT_DIFFERENTIABLE)
 def test_no_differentiable_input(inputs):
     sentence = refusal(torch.sin, inputs)
     assert "at least one input tensor to require gradient" in sentence
     assert "`inputs`" in sentence
 
 
-@pytest.mark.parametrize("eps", [0.0, -1e-6, float("nan"), float("inf"), "small", None])
-def test_a_step_that_is_none(eps):
-    for face in (ours.gradcheck, ours.gradgradcheck):
-        with pytest.raises(UsageError, match="eps: expected a positive finite number"):
-            face(torch.sin, real(2), eps=eps)
-
-
 @pytest.mark.parametrize("function", [None, 3, "sin", real(2)])
-def test_something_that_is_no_function(function):
+@both_faces
+def test_something_that_is_no_function(face, function):
     with pytest.raises(TypeError, match="func: expected a function"):
-        ours.gradcheck(function, real(2))
-    with pytest.raises(TypeError, match="func: expected a function"):
-        ours.gradgradcheck(function, real(2))
+        face(function, real(2))
 
 
 @pytest.mark.parametrize("value", [None, 3.0, "text", {}, (None,)])
@@ -138,7 +132,7 @@ def test_tensors_without_numbers_are_refused_by_name(kind):
             face(lambda y, x: y, (y, x))
 
 
-@pytest.mark.parametrize("face", [ours.gradcheck, ours.gradgradcheck])
+@both_faces
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -147,6 +141,7 @@ def test_tensors_without_numbers_are_refused_by_name(kind):
         ({"rtol": real(2)}, "rtol: expected a number, got tensor"),
         ({"raise_exception": real(2)}, "raise_exception: expected True or False, got tensor"),
         ({"masked": real(2)}, "masked: expected True or False, got tensor"),
+        *(({"eps": eps}, "eps: expected a positive finite number") for eps in NO_STEPS),
     ],
 )
 def test_options_of_the_drop_in_are_refused_by_name(face, options, words):
@@ -154,7 +149,7 @@ def test_options_of_the_drop_in_are_refused_by_name(face, options, words):
         face(torch.sin, real(2), **options)
 
 
-@pytest.mark.parametrize("face", [ours.gradcheck, ours.gradgradcheck])
+@both_faces
 def test_containers_of_the_drop_in_that_hold_themselves(face):
     ring = [real(2)]
     ring.append(ring)
