@@ -148,7 +148,6 @@ def judge(make: Callable[[], GradcheckQuestion], options: Options, raise_excepti
         said = _all_open_questions(report, derivative)
         return _answer_if_not_refuted(said, options.inconclusive, raise_exception, report)
     _raise_what_the_user_raised(derivative, report)
-    _warn_of_undefined(report)
     if not raise_exception:
         return False
     phrases = Phrases(derivative, options.nondet_tol, options.dtypes)
@@ -202,31 +201,15 @@ def _all_open_questions(report: Report, derivative: TorchMap) -> str:
 
     What the adapter remarks on the function (batch statistics, shared memory) is no doubt.
     """
-    some = [each for each in report.checks if each.notes or each.verdict is Verdict.INCONCLUSIVE]
-    if not some:
-        return ""
-    doubts, remarks = (
-        [(each.name, doubt) for each in some for doubt in _open_questions(each)],
-        derivative.notes,
-    )
+    doubts = [(each.name, doubt) for each in report.checks for doubt in _open_questions(each)]
+    remarks = derivative.notes if doubts else []
     said = "; ".join(f"{name}: {doubt}" for name, doubt in doubts if doubt not in remarks)
     return f"{report.target}: no wrong derivative was found, but: {said}" if said else ""
 
 
-def _warn_of_undefined(report: Report) -> None:
-    """As PyTorch: undefined gradients were not always looked at, and the option leaves them out."""
-    first = findings_in_order(report.findings)[0]
-    if first.check == "missing_grad_output" and "tangent" not in first.kind:
-        _warn(
-            "Backwards compatibility: undefined gradients are tested by default; "
-            "check_undefined_grad=False leaves that out",
-            UserWarning,
-        )
-
-
-def _warn(message: str, kind: type[Warning] = DerivativeWarning) -> None:
+def _warn(message: str) -> None:
     """Warn at the user's line, be it by way of PyTorch's helpers, or in the place of PyTorch's."""
-    warnings.warn(message, kind, stacklevel=users_frame("torch")[1])
+    warnings.warn(message, DerivativeWarning, stacklevel=users_frame("torch")[1])
 
 
 def _open_questions(result: CheckResult) -> tuple[str, ...]:

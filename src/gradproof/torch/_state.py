@@ -46,13 +46,8 @@ def _set_generator_states(states: list[torch.Tensor]) -> None:
         torch.cuda.set_rng_state_all(states[1:])
 
 
-def _is_same_state(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two states are the same: to compare byte by byte takes twice as long."""
-    return torch.equal(one.view(torch.int32), other.view(torch.int32))
-
-
 def _are_same_states(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
-    return all(map(_is_same_state, some, others))  # devices that came into use later are left out
+    return all(map(torch.equal, some, others))  # devices that came into use later are left out
 
 
 keep_generator(
@@ -68,14 +63,13 @@ keep_generator(
 
 def sources_in(values: Iterable[object]) -> list[Source]:
     """Every generator of random numbers among some values, PyTorch's and others."""
-    others = (value for value in values if type(value) is not torch.Tensor)
-    return [source for value in others if (source := _source_of(value)) is not None]
-
-
-def _source_of(value: object) -> Source | None:
-    if isinstance(value, torch.Generator):
-        return Source(value.get_state, value.set_state, _is_same_state)
-    return source_of(value)
+    found = [
+        Source(value.get_state, value.set_state, torch.equal)
+        if isinstance(value, torch.Generator)
+        else source_of(value)
+        for value in values
+    ]
+    return [source for source in found if source is not None]
 
 
 class ThreadState(NamedTuple):
