@@ -93,12 +93,6 @@ class Seen:
             results += survey(cases)
         return SurveyReport(sorted(results, key=_severity))
 
-    def __str__(self) -> str:
-        return "\n".join(
-            f"{each.name}  {each.reason or f'{each.calls} calls'}  {each.place}"
-            for each in self.met
-        )
-
     def record_call(self, target: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
         """Record a call of a Function or an operator that is about to be made."""
         leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
@@ -126,26 +120,25 @@ class Seen:
         # are found in the function, as what it captures.
         modules = [leaf for leaf in leaves if isinstance(leaf, torch.nn.Module)]
         held = {id(parameter) for module in modules for parameter in module.parameters()}
-        is_hole = [isinstance(leaf, torch.Tensor) and id(leaf) not in held for leaf in leaves]
-        holes = [k for k, is_open in enumerate(is_hole) if is_open]
-        others = [None if k in holes else leaf for k, leaf in enumerate(leaves)]
+        given = {
+            k: leaf.detach().clone().requires_grad_(leaf.requires_grad)
+            for k, leaf in enumerate(leaves)
+            if isinstance(leaf, torch.Tensor) and id(leaf) not in held
+        }
         is_function = isinstance(target, type)
+        others = [None if k in given else leaf for k, leaf in enumerate(leaves)]
 
         def function(*tensors: torch.Tensor) -> Any:
-            filled = list(others)
-            for hole, tensor in zip(holes, tensors, strict=True):
-                filled[hole] = tensor
+            filled = others.copy()
+            for k, tensor in zip(given, tensors, strict=True):
+                filled[k] = tensor
             args, kwargs = pytree.tree_unflatten(filled, tree)
             call = target.apply if is_function else target
             return call(*args, **kwargs)
 
         function.__name__ = function.__qualname__ = name
         function.__module__ = "torch"
-        with torch.no_grad():
-            needs = [leaves[hole].requires_grad for hole in holes]
-            copies = [leaves[hole].detach().clone() for hole in holes]
-        pairs = zip(copies, needs, strict=True)
-        return Met(name, place, function, tuple(one.requires_grad_(need) for one, need in pairs))
+        return Met(name, place, function, tuple(given.values()))
 
     def _refusal(self, leaves: Sequence[Any]) -> str:
         """Why a call can be named only; "" where its tensors can be recorded."""

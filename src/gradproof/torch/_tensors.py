@@ -78,9 +78,7 @@ def to_vector(tensor: torch.Tensor, dtype: torch.dtype) -> Array:
         return flat.view(np.float64)
     if tensor.is_complex():
         tensor = tensor.real
-    if tensor.dtype is not torch.float64 or not tensor.is_cpu:
-        tensor = tensor.to("cpu", torch.float64)
-    return tensor.numpy(force=True).ravel()
+    return tensor.to("cpu", torch.float64).numpy(force=True).ravel()
 
 
 def to_tensor(piece: Array, shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
