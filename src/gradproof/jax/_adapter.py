@@ -130,18 +130,8 @@ class JaxMap(ArrayMap):
 
     def _is_as_compiled(self, flat: Flat) -> bool:
         """Whether the kept call returned what the compiled program does, but for rounding."""
-        return self._is_near(self.kept_value(), flat.run("value", self.given_point)[0])
-
-    def _is_near(self, ours: Array, theirs: Array, part: float | None = None) -> bool:
-        """Whether values are the same but for rounding, or for a part of them."""
-        if ours.shape != theirs.shape:
-            return False
-        part = ROUNDINGS * self.resolution if part is None else part
-        finite = ours[np.isfinite(ours)]
-        size = np.abs(ours) + float(np.sqrt(np.mean(finite**2))) if finite.size else np.abs(ours)
-        with np.errstate(invalid="ignore"):
-            near = np.abs(ours - theirs) <= part * size
-        return bool(np.all(near | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))))
+        again = flat.run("value", self.given_point)[0]
+        return is_near(self.kept_value(), again, ROUNDINGS * self.resolution)
 
     def another_value(self, came_with: Sequence[Any]) -> str:
         """That what comes with a derivative is not the function's value; "" where it is.
@@ -149,7 +139,7 @@ class JaxMap(ArrayMap):
         A rule returns both. It may compute the value in its own way: half of the digits agree.
         """
         ours, theirs = self.kept_value(), self.codomain_vector(came_with)
-        if self._is_near(ours, theirs, self.resolution**0.5):
+        if is_near(ours, theirs, self.resolution**0.5):
             return ""
         at = int(np.argmax(np.nan_to_num(np.abs(ours - theirs), nan=np.inf)))
         return (
@@ -298,7 +288,7 @@ class JaxMap(ArrayMap):
             except Unsupported:
                 return ()
             again = self.codomain_vector(self.call.function(*self.here()))
-            if not self._is_near(self.kept_value(), again):
+            if not is_near(self.kept_value(), again, ROUNDINGS * self.resolution):
                 return ()
             difference = self.another_value(self._came_with)
         return [("primal", difference)] if difference else ()
@@ -443,6 +433,17 @@ class JaxMap(ArrayMap):
             call = JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names))
             made = JaxMap(call)
         return made.share_limits_of(self)
+
+
+def is_near(ours: Array, theirs: Array, part: float) -> bool:
+    """Whether values are the same but for a part of each, and of their usual size."""
+    if ours.shape != theirs.shape:
+        return False
+    finite = np.abs(ours[np.isfinite(ours)])
+    size = np.abs(ours) + (np.sqrt(np.mean(finite**2)) if finite.size else 0.0)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(ours - theirs) <= part * size
+    return bool(np.all(near | (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))))
 
 
 def _conjugates(arrays: Sequence[Any], pieces: Sequence[Piece]) -> list[Any]:
