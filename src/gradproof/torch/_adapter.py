@@ -63,10 +63,8 @@ def build(
     UsageError where no input requires grad, one has NaN, overlapping or invalid entries, fn reads
     one from a place where it cannot be exchanged, or returns no tensor or one that is not strided.
     """
-    given_wrt = wrt
-    wrt = ARGUMENTS if wrt is None and not captured else wrt
-    choice = Choice(names, wrt, masked)
-    arguments = Arguments(fn, inputs, dict(kwargs or {}), choice)
+    chosen = ARGUMENTS if wrt is None and not captured else wrt
+    arguments = Arguments(fn, inputs, dict(kwargs or {}), Choice(names, chosen, masked))
     built = TorchMap(Call(fn, arguments))
     leaf_ids, are_all = leaf_ids_near(built.graph.roots)
     unread = [k for k, tensor in enumerate(built.graph.tensors) if id(tensor) not in leaf_ids]
@@ -79,14 +77,13 @@ def build(
                 "cannot be exchanged, as a container among the globals; let it use its argument"
             )
     # A tensor that the function holds, and cuts off, was not asked about: a code book, a target.
-    idle = set(unread).intersection(arguments.optional) if given_wrt is None and are_all else set()
+    idle = set(unread).intersection(arguments.optional) if wrt is None and are_all else set()
     if not idle or len(idle) == len(built.inputs.leaves):
         return built
     built.close()
     slots = built.domain.slots
     reached = [slot.name for place, slot in enumerate(slots) if place not in idle]
-    choice = Choice(names, reached, masked)
-    found = TorchMap(Call(fn, Arguments(fn, inputs, dict(kwargs or {}), choice)))
+    found = build(fn, inputs, kwargs, wrt=reached, names=names, masked=masked)
     found.idle = [slots[place].name for place in sorted(idle)]
     return found
 
@@ -106,20 +103,16 @@ class TorchMap(DifferentiableMap):
     idle: Sequence[str] = ()
     _is_tangent = False  # of another map
     _refused: Unsupported | None = None  # why its own backward cannot run, of a derivative
-    call: Call
-    outputs: Outputs
-    _without: frozenset[int]
 
     def __init__(self, call: Call, *, without: frozenset[int] | None = None) -> None:
         self.name, self.counts = call.name, call.counts
-        self._random = call.random
+        self.call, self.inputs = call, call.inputs
         try:
             tensors, result = call.first_run()
             if without is None:
                 without = non_differentiable_outputs(call, result)
             self._without = without
             self.outputs = Outputs(named_outputs(result, call.name), call.name, without)
-            self.call, self.inputs = call, call.inputs
             self.graph = Graph(call, self.outputs, tensors, result)
         except BaseException:
             self.close()
@@ -147,7 +140,7 @@ class TorchMap(DifferentiableMap):
 
     def close(self) -> None:
         """Restore the global random state of when the map was built."""
-        self._random.restore()
+        self.call.random.restore()
 
     # The function and its derivatives.
 
@@ -356,16 +349,12 @@ class TorchMap(DifferentiableMap):
             twin = value_in_double(given)
             tensors = [tensor_in_double(leaf.copy()).requires_grad_() for leaf in arguments.leaves]
             changed = arguments.changed_arguments(twin, tensors, value_in_double, given)
-            return self._similar_map(twin, changed, in_double=self._double_mode())
+            dtypes = {leaf.original.dtype.to_real() for leaf in arguments.leaves}
+            only = next(iter(dtypes)) if len(dtypes) == 1 else None
+            in_double = None if only is torch.float64 else InDouble(only)
+            return self._similar_map(twin, changed, in_double=in_double)
 
         return twin_in_double(self, fn, made)
-
-    def _double_mode(self) -> InDouble | None:
-        """The mode in which the function runs in double precision; None if it does so itself."""
-        dtypes = {leaf.original.dtype.to_real() for leaf in self.inputs.leaves}
-        if dtypes == {torch.float64}:
-            return None
-        return InDouble(dtypes.pop() if len(dtypes) == 1 else None)
 
     def rounded_map(self, unit: float, tiny: float, seed: int) -> TorchMap:
         return self._similar_map(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
@@ -378,8 +367,8 @@ class TorchMap(DifferentiableMap):
         in_double: InDouble | None = None,
     ) -> TorchMap:
         """A map that leaves out the same outputs, and begins from the same random state."""
-        with restored(self._random.restore):
-            self._random.restore()
+        with restored(self.call.random.restore):
+            self.call.random.restore()
             call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
             made = TorchMap(call, without=self._without)
         made._is_tangent = self._is_tangent
