@@ -42,9 +42,17 @@ def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:
         marked.extend(tensors)
         original(ctx, *tensors)
 
+    def operator(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        if isinstance(result, (tuple, list)) and _is_pytorch_operator(func):
+            parts = floating_in(list(result))
+            if any(part.requires_grad for part in parts):
+                marked.extend([part for part in parts if not part.requires_grad])
+        return result
+
     with restored(partial(setattr, FunctionCtx, "mark_non_differentiable", original)):
         FunctionCtx.mark_non_differentiable = mark  # type: ignore[method-assign,assignment]  # put back
-        with FunctionMode(partial(_mark_operator_results, marked)):
+        with FunctionMode(operator):
             outputs = floating_in(call(call.inputs.copy_inputs()))
     return frozenset(
         place
@@ -59,15 +67,3 @@ def _is_pytorch_operator(func: Any) -> bool:
         return str(func).startswith("aten.")
     module = getattr(func, "__module__", None) or "torch"  # builtin ones name none
     return str(module).partition(".")[0] == "torch"
-
-
-def _mark_operator_results(
-    marked: list[torch.Tensor], func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
-    """Mark what PyTorch's operators return without grad beside what they return with it."""
-    result = func(*args, **kwargs)
-    parts = result if isinstance(result, (tuple, list)) and _is_pytorch_operator(func) else ()
-    needs = [isinstance(part, torch.Tensor) and part.requires_grad for part in parts]
-    if any(needs):
-        marked += floating_in([p for p, need in zip(parts, needs, strict=True) if not need])
-    return result
