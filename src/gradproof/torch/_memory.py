@@ -13,15 +13,6 @@ class OverlapError(UsageError, RuntimeError):
     """An input whose entries share memory: perturbing one would change another."""
 
 
-def extent(tensor: torch.Tensor) -> int:
-    """Number of elements of storage that a strided tensor reaches, from the storage's start."""
-    start = int(tensor.storage_offset())
-    if not tensor.numel():
-        return start
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return start + 1 + sum((size - 1) * stride for size, stride in steps)
-
-
 def placed_like(
     values: torch.Tensor, like: torch.Tensor, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
@@ -37,7 +28,10 @@ def placed_like(
         private = like.detach().clone()
         private = private if dtype is None else private.to(dtype)
         return private.copy_(values)
-    buffer = torch.zeros(extent(like), dtype=dtype or like.dtype, device=like.device)
+    steps = zip(like.shape, like.stride(), strict=True)
+    reach = 1 + sum((size - 1) * stride for size, stride in steps) if like.numel() else 0
+    length = like.storage_offset() + reach
+    buffer = torch.zeros(length, dtype=dtype or like.dtype, device=like.device)
     # set_, unlike as_strided, makes a tensor that is no view: a real leaf, also in forward mode.
     private = buffer.new_empty(0).set_(
         buffer.untyped_storage(), like.storage_offset(), like.size(), like.stride()
