@@ -17,7 +17,6 @@ from gradproof.torch._compat import pytree
 from gradproof.torch._guards import WrongNumberError, as_tuple
 from gradproof.torch._layouts import in_layout
 from gradproof.torch._outputs import named_outputs
-from gradproof.torch._tensors import unsupported_kind
 from gradproof.torch._tree import Tree, input_name
 
 _SEED = 0x6772616470726F6F  # any number: the probes, not these cotangents, are what varies
@@ -76,11 +75,9 @@ def given_grad_outputs(
 def _outputs_of_call(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """Those of one call that require grad. UsageError where some tensor has no coordinates."""
     result = func(*inputs)
-    plain = type(result) is torch.Tensor and result.layout is torch.strided
-    if not plain or unsupported_kind(result):
-        name = name_of(func)
-        if pytree.tree_leaves(container(f"the result of {name}", result)):
-            named_outputs(result, name)
+    name = name_of(func)
+    if pytree.tree_leaves(container(f"the result of {name}", result)):
+        named_outputs(result, name)
     return _differentiable_outputs(result)
 
 
@@ -92,14 +89,12 @@ def gradient_of(
     And the names of what of its arguments requires grad. A caller may hand over detached or dual
     tensors (forward mode does): those that required grad here are made to require it again.
     """
-    count, given = len(inputs), (*inputs, *grad_outputs)
-    tree = Tree((given, {}))
+    count, tree = len(inputs), Tree(((*inputs, *grad_outputs), {}))
     wanted = [k for k, leaf in enumerate(tree.leaves) if _requires_grad(leaf)]
-    flat = list(map(id, tree.leaves)) == list(map(id, given))
     checked = [k for k in wanted if tree.paths[k][1].idx < count]
 
     def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
-        leaves = arguments if flat else pytree.tree_leaves(list(arguments))
+        leaves = pytree.tree_leaves(list(arguments))
         for place in wanted:
             if not leaves[place].requires_grad:
                 leaves[place].requires_grad_()
@@ -124,6 +119,4 @@ def _requires_grad(value: Any) -> bool:
 
 
 def _differentiable_outputs(outputs: Any) -> tuple[torch.Tensor, ...]:
-    if type(outputs) is torch.Tensor:
-        return (outputs,) if outputs.requires_grad else ()
     return tuple(output for output in as_tuple(outputs) if _requires_grad(output))
