@@ -121,21 +121,20 @@ def _has_two_extents(shape: tuple[int, ...]) -> bool:
 
 def input_layouts(call: Call) -> tuple[str, ...]:
     """Layouts in which the arguments of a call can be handed over, other than they are."""
-    found: dict[str, None] = {}
-    for place in _movable_positions(call):
-        original = call.inputs.leaves[place].original
-        ways = _layouts_of_input(original.shape) if _is_plain(original) else ("contiguous",)
-        bits = ["conjugate"] * (original.is_complex() and _is_plain(original))
-        found.update(dict.fromkeys([*ways, *bits]))
-    return tuple(found)
+    originals = [call.inputs.leaves[place].original for place in _movable_positions(call)]
+    return tuple(dict.fromkeys(way for each in originals for way in _layouts_of_input(each)))
 
 
-def _layouts_of_input(shape: torch.Size) -> tuple[str, ...]:
-    """Layouts to try for a contiguous input of this shape."""
+def _layouts_of_input(tensor: torch.Tensor) -> list[str]:
+    shape = tensor.shape
+    if not _is_plain(tensor):
+        return ["contiguous"]
+    bits = ["conjugate"] * tensor.is_complex()
     if len(shape) in _FORMATS and _has_two_extents(shape):
-        return ("channels_last",)
-    ways = ["transposed"] * _has_two_extents(shape) + ["gaps", "offset"]
-    return tuple(ways) if math.prod(shape) > 1 else ()
+        return ["channels_last", *bits]
+    if math.prod(shape) < 2:
+        return bits
+    return [*["transposed"] * _has_two_extents(shape), "gaps", "offset", *bits]
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
