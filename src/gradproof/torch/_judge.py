@@ -142,7 +142,7 @@ def judge(make: Callable[[], GradcheckQuestion], options: Options, raise_excepti
     derivative.call.raised = []
     report = run_checks(derivative, options.settings(), target=question.target)
     report = _asserts.current_run().count_report(report, options.inconclusive)
-    if [each for each in report.checks if ALONE in each.notes]:
+    if any(ALONE in each.notes for each in report.checks):
         _warn(f"{question.target}: {ALONE}")
     if report:
         said = _all_open_questions(report, derivative)

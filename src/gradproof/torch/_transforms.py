@@ -20,7 +20,6 @@ from gradproof._maps.contract import Transform, Unsupported
 from gradproof.torch._compat import compiler_error
 from gradproof.torch._forward import functional_result
 from gradproof.torch._graph import Graph
-from gradproof.torch._leaves import DenseLeaf
 
 Tensors = Sequence[torch.Tensor]
 
@@ -48,7 +47,7 @@ def _functional_vjp(graph: Graph, cotangents: Tensors) -> Any:
 
 
 def _compiled_vjp(graph: Graph, cotangents: Tensors) -> Any:
-    if not all(isinstance(leaf, DenseLeaf) for leaf in graph.inputs.leaves):
+    if not graph.inputs.are_dense:
         raise Unsupported("torch.compile takes dense inputs only")
     compiled = torch.compile(graph.call.fn, backend="aot_eager", dynamic=False)
     with unsupported(compiler_error()):
