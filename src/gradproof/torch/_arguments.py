@@ -88,9 +88,6 @@ class Arguments:
         self._parameters = [
             k for k, leaf in enumerate(self.leaves) if type(leaf.original) is torch.nn.Parameter
         ]
-        # Positional arguments with no container among them: what a tree is made of is its leaves.
-        is_plain = len(self._flat) == len(inputs) and not (kwargs or self.captured)
-        self._is_plain = is_plain and all(len(path) == 2 for path in self._tree.paths)
         self._make_private_copies()
 
     def _chosen_places(
@@ -146,7 +143,7 @@ class Arguments:
         flat = self._flat.copy()
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
-        args, kwargs, *held = (flat, {}) if self._is_plain else self._tree.rebuilt(flat)
+        args, kwargs, *held = self._tree.rebuilt(flat)
         try:
             if self.captured is None:
                 yield args, kwargs
