@@ -1,4 +1,4 @@
-"""The numbers that recognisers look at, and what they return: a match."""
+"""The numbers that recognisers look at."""
 
 from __future__ import annotations
 
@@ -134,23 +134,6 @@ class InputBlock:
     def fits(self, change: Change) -> bool:
         """Whether the claimed block is the measured one, changed so."""
         return is_fit(self.claimed, change(self.measured), self.allowed, change(self.allowed))
-
-
-@dataclass(frozen=True)
-class Match:
-    """One way to explain one block, or a whole case.
-
-    Attributes:
-        name: of the cause.
-        message: what was done, as a sentence without a full stop.
-        evidence: the numbers behind it.
-        weight: how much of the wrong entries is explained, or how far the evidence goes, to 1.
-    """
-
-    name: str
-    message: str
-    evidence: str = ""
-    weight: float = 1.0
 
 
 def is_fit(claimed: Values, predicted: Values, allowed: Values, more: Values) -> bool:

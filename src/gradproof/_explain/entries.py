@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from gradproof._data.records import Cause
-from gradproof._explain.case import InputBlock, Match, WrongJacobian
+from gradproof._explain.case import InputBlock, WrongJacobian
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.expressions import other_factor, other_term
 from gradproof._explain.factors import (
@@ -39,7 +39,7 @@ from gradproof._explain.sums import (
 
 _MOST_ENTRIES = 1 << 17  # that recognisers look at: of more outputs, the wrong ones first
 
-Recogniser = Callable[[InputBlock], Match | None]
+Recogniser = Callable[[InputBlock], Cause | None]
 
 _OF_BLOCK: tuple[Recogniser, ...] = (
     missing_reduction,
@@ -67,7 +67,7 @@ def causes_of_entries(case: WrongJacobian) -> tuple[Cause, ...]:
         return ()
     case = _case_with_fewer_rows(case)
     swapped = swapped_inputs(case)
-    found = [_cause_of_matches([swapped], swapped.weight)] if swapped else []
+    found = [swapped] if swapped else []
     return ranked_causes([*found, *_causes_of_blocks(case, list(case.blocks()))])
 
 
@@ -90,25 +90,20 @@ def _case_with_fewer_rows(case: WrongJacobian) -> WrongJacobian:
 
 def _causes_of_blocks(case: WrongJacobian, blocks: list[InputBlock]) -> Iterator[Cause]:
     """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
-    found: dict[str, dict[int, Match]] = {}
+    found: dict[str, dict[int, Cause]] = {}
     for block in blocks:
         for recogniser in (*_OF_BLOCK, _LAST):
-            is_known = any(block.position in matches for matches in found.values())
+            is_known = any(block.position in causes for causes in found.values())
             if recogniser is _LAST and is_known:
                 break
-            if match := recogniser(block):
-                found.setdefault(match.name, {}).setdefault(block.position, match)
-                if match.name == "zero":
+            if cause := recogniser(block):
+                found.setdefault(cause.name, {}).setdefault(block.position, cause)
+                if cause.name == "zero":
                     break  # nothing is claimed there that a formula could explain
     total = int(case.wrong.sum())
     shares = {block.position: block.wrong_count / total for block in blocks}
-    for matches in found.values():
-        score = sum(match.weight * shares[position] for position, match in matches.items())
-        yield _cause_of_matches(list(matches.values()), score)
-
-
-def _cause_of_matches(matches: list[Match], score: float) -> Cause:
-    """The cause that matches of one name are."""
-    messages = list(dict.fromkeys(match.message for match in matches))
-    evidence = list(dict.fromkeys(match.evidence for match in matches if match.evidence))
-    return named_cause(matches[0].name, "; ".join(messages[:3]), "; ".join(evidence[:2]), score)
+    for name, causes in found.items():
+        messages = dict.fromkeys(cause.message for cause in causes.values())
+        evidence = dict.fromkeys(cause.evidence for cause in causes.values())
+        score = sum(cause.score * shares[position] for position, cause in causes.items())
+        yield named_cause(name, "; ".join([*messages][:3]), "; ".join([*evidence][:2]), score)

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from gradproof._data.records import Cause
 from gradproof._data.results import count_of
 from gradproof._data.space import Values
-from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match
+from gradproof._explain.case import ENOUGH, SLACK, InputBlock
+from gradproof._explain.causes import named_cause
 from gradproof._explain.factors import Ratio, common_ratio
 
 _DIFFERENT = 3  # values, at least, of what a factor or a term may be
@@ -40,7 +42,7 @@ _FUNCTIONS: dict[str, Callable[[Values], Values]] = {
 }
 
 
-def other_factor(block: InputBlock) -> Match | None:
+def other_factor(block: InputBlock) -> Cause | None:
     """Claimed are the right entries times an expression, or without one that belongs there."""
     wrong = block.wrong
     if block.wrong_count <= ENOUGH:
@@ -59,11 +61,11 @@ def other_factor(block: InputBlock) -> Match | None:
             ratio = common_ratio(claimed * scale, measured, allowed * np.maximum(np.abs(scale), 1))
             if ratio is not None and _is_believed(ratio, scale):
                 message += "" if ratio.is_equal(1.0) else f", up to {ratio.value:.6g}"
-                return Match("factor", message, f"{count_of(block.wrong_count)} fit")
+                return named_cause("factor", message, f"{count_of(block.wrong_count)} fit")
     return None
 
 
-def other_term(block: InputBlock) -> Match | None:
+def other_term(block: InputBlock) -> Cause | None:
     """The wrong entries are off by a number, or by an expression, times one number.
 
     A term is missing where the function depends on its input.
@@ -74,13 +76,13 @@ def other_term(block: InputBlock) -> Match | None:
     gaps, allowed = (block.claimed - block.measured)[wrong], block.allowed[wrong]
     level = common_ratio(gaps, np.ones(block.wrong_count), allowed)
     if level is not None and level.count > ENOUGH:
-        evidence = f"the same gap in {count_of(block.wrong_count)}"
-        return Match("missing term", f"{level.value:.6g} is added to the wrong entries", evidence)
+        message = f"{level.value:.6g} is added to the wrong entries"
+        return named_cause("missing term", message, f"the same gap in {count_of(level.count)}")
     for text, expression in _expressions(block):
         ratio = common_ratio(gaps, expression[wrong], allowed)
         if ratio is not None and _is_believed(ratio, expression[wrong]):
             message = f"a term {ratio.value:.6g} * {text} is too much, or its opposite missing"
-            return Match("missing term", message, f"{count_of(block.wrong_count)} fit")
+            return named_cause("missing term", message, f"{count_of(block.wrong_count)} fit")
     return None
 
 

@@ -9,14 +9,16 @@ from functools import partial
 import numpy as np
 
 from gradproof._data.formats import FORMATS
+from gradproof._data.records import Cause
 from gradproof._data.results import count_of
 from gradproof._data.space import Values
-from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match
+from gradproof._explain.case import ENOUGH, SLACK, InputBlock
+from gradproof._explain.causes import named_cause
 
 _ULPS = 16.0  # roundings of a format that its numbers may be off by
 
 
-def zero_entries(block: InputBlock) -> Match | None:
+def zero_entries(block: InputBlock) -> Cause | None:
     """Nothing arrives where something should. No number is fitted."""
     wrong = block.wrong
     if not (np.abs(block.claimed[wrong]) <= 1e-3 * block.allowed[wrong]).all():
@@ -24,14 +26,14 @@ def zero_entries(block: InputBlock) -> Match | None:
     is_whole = block.has_shape and block.case.whole and not block.claimed.any()
     message = f"nothing arrives at {block.name}"
     evidence = f"{count_of(block.wrong_count)} claimed 0"
-    return Match(
+    return named_cause(
         "zero",
         message if is_whole else "the wrong entries are claimed to be 0",
         evidence,
     )
 
 
-def missing_mask(block: InputBlock) -> Match | None:
+def missing_mask(block: InputBlock) -> Cause | None:
     """Something arrives where nothing should: at inputs, or from outputs, without a part in it.
 
     So is a backward without the mask, the clamp or the where() of its forward, or one that passes
@@ -50,7 +52,7 @@ def missing_mask(block: InputBlock) -> Match | None:
             message = f"something arrives where nothing should: {what} there"
             weight = 1.0 if int(lines.sum()) >= ENOUGH else 0.8
             evidence = f"{count_of(block.wrong_count)} measured 0"
-            return Match("missing mask", message, evidence, weight)
+            return named_cause("missing mask", message, evidence, weight)
     return None
 
 
@@ -97,7 +99,7 @@ def ratio_text(ratio: float, bar: float) -> str:
     return f"{ratio:.{max(2, int(known), min(needed, 15))}g}"
 
 
-def common_factor(block: InputBlock) -> Match | None:
+def common_factor(block: InputBlock) -> Cause | None:
     """The wrong entries are one multiple of the right ones.
 
     The number is fitted: it takes `ENOUGH` entries, or two where it is a number that has a reason,
@@ -110,12 +112,12 @@ def common_factor(block: InputBlock) -> Match | None:
     evidence = f"ratio {ratio.value:.9g} +- {ratio.bar:.1g} over {count_of(ratio.count)}"
     if ratio.is_equal(-1.0):
         message = f"the sign{' of the wrong entries' if ratio.count > 1 else ''} is flipped"
-        return Match("sign", message, evidence, 1.0 if ratio.count > 1 else 0.8)
+        return named_cause("sign", message, evidence, 1.0 if ratio.count > 1 else 0.8)
     origin = _origins_of_factor(ratio, block)
     if ratio.count < (2 if origin else ENOUGH):
         return None
     message = f"multiplied by {ratio_text(ratio.value, ratio.bar)}{f': {origin}' if origin else ''}"
-    return Match("factor", message, evidence, 1.0 if ratio.count >= ENOUGH else 0.8)
+    return named_cause("factor", message, evidence, 1.0 if ratio.count >= ENOUGH else 0.8)
 
 
 def _origins_of_factor(ratio: Ratio, block: InputBlock) -> str:
@@ -137,7 +139,7 @@ def _origins_of_factor(ratio: Ratio, block: InputBlock) -> str:
     return " or ".join(found[:2])
 
 
-def conjugated_parts(block: InputBlock) -> Match | None:
+def conjugated_parts(block: InputBlock) -> Cause | None:
     """Imaginary parts of the gradient, of the cotangent, or of both have the other sign.
 
     No number is fitted. Entries whose sign is kept, and that are not zero, tell it from a minus.
@@ -156,11 +158,11 @@ def conjugated_parts(block: InputBlock) -> Match | None:
         if block.fits(change) and (block.case.whole or is_kept.sum() >= ENOUGH):
             verb = "are" if " and " in what else "is"
             message = f"{what} of {block.name} {verb} conjugated: a conj is missing, or too much"
-            return Match("conjugate", message, block.full_fit_text)
+            return named_cause("conjugate", message, block.full_fit_text)
     return None
 
 
-def lower_precision(block: InputBlock) -> Match | None:
+def lower_precision(block: InputBlock) -> Cause | None:
     """Every claimed number is one of a coarser format, and off by no more than its rounding."""
     claimed, measured = block.claimed[block.wrong], block.measured[block.wrong]
     off = float(np.abs(claimed - measured).max() / max(float(np.abs(measured).max()), 1e-300))
@@ -173,7 +175,7 @@ def lower_precision(block: InputBlock) -> Match | None:
     count = count_of(int((block.claimed != 0).sum()))
     bits = -round(math.log2(units[name]))
     evidence = f"all {count} claimed are numbers of {bits} bits; off by up to {off:.1g}"
-    return Match("lower precision", f"the gradient went through {name}", evidence)
+    return named_cause("lower precision", f"the gradient went through {name}", evidence)
 
 
 def coarser_formats(values: Values, unit: float) -> dict[str, float]:

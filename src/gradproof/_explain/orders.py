@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 
+from gradproof._data.records import Cause
 from gradproof._data.results import count_of
 from gradproof._data.space import Indices
-from gradproof._explain.case import ENOUGH, SLACK, Change, InputBlock, Match, WrongJacobian, is_fit
+from gradproof._explain.case import ENOUGH, SLACK, Change, InputBlock, WrongJacobian, is_fit
+from gradproof._explain.causes import named_cause
 
 _MOST_AXES = 4  # of an array, of which every order is tried: 24
 
 
-def transposed_gradient(block: InputBlock) -> Match | None:
+def transposed_gradient(block: InputBlock) -> Cause | None:
     """The gradient has its axes in another order, or was written in one and read in another.
 
     Of few numbers among zeros an order may fit whatever the mistake, so `ENOUGH` numbers that are
@@ -39,7 +39,7 @@ def transposed_gradient(block: InputBlock) -> Match | None:
         if index.transpose(order).shape != index.shape:
             how += " in memory and is read in the old shape"
         message = f"the gradient of {block.name} {how}"
-        return Match("transposed", message, block.full_fit_text)
+        return named_cause("transposed", message, block.full_fit_text)
     return None
 
 
@@ -49,17 +49,18 @@ def _reordering(block: InputBlock, order: Indices) -> Change:
     return lambda values: values[:, columns]
 
 
-def transposed_jacobian(block: InputBlock) -> Match | None:
+def transposed_jacobian(block: InputBlock) -> Cause | None:
     """The Jacobian where its transpose belongs, as W g for W^T g."""
     if not block.is_square or not block.fits(np.transpose):
         return None
     is_shown = block.wrong & (np.abs(block.claimed) > SLACK * block.allowed)
     if int(is_shown.sum()) < ENOUGH:
         return None
-    return Match("transposed", f"the Jacobian of {block.name} is transposed", block.full_fit_text)
+    message = f"the Jacobian of {block.name} is transposed"
+    return named_cause("transposed", message, block.full_fit_text)
 
 
-def misplaced_entries(block: InputBlock) -> Match | None:
+def misplaced_entries(block: InputBlock) -> Cause | None:
     """Every wrong row, or column, has the numbers of the right one, at other entries.
 
     So is an index that is off by one, argmin for argmax, a kernel that is not reversed, a gradient
@@ -84,57 +85,40 @@ def misplaced_entries(block: InputBlock) -> Match | None:
         )
         if is_whole and is_fit(np.sort(claimed, axis=axis), measured, allowed, allowed):
             message = f"the right numbers arrive {words}"
-            return Match("misplaced", message, f"{count_of(moved)} moved")
+            return named_cause("misplaced", message, f"{count_of(moved)} moved")
     return None
 
 
-def swapped_inputs(case: WrongJacobian) -> Match | None:
+def swapped_inputs(case: WrongJacobian) -> Cause | None:
     """Two inputs have each other's gradient."""
-    slots = case.domain.slots
-    if not case.has_all_columns or int(case.wrong.sum()) < ENOUGH:
-        return None
-    for first, second in _pairs_of_equal_size(case):
-        one, other = case.domain.span(first), case.domain.span(second)
-        order = np.arange(case.domain.size)
-        order[one], order[other] = order[other], order[one].copy()
-        change = partial(np.take, indices=order, axis=1)
-        if is_fit(case.claimed, change(case.measured), case.allowed, change(case.allowed)):
-            message = f"{slots[first].name} and {slots[second].name} have each other's gradient"
-            return Match("misplaced", message, f"all {case.claimed.size:,} entries fit")
+    for one, other in itertools.combinations(case.blocks(), 2):
+        if one.wrong_count + other.wrong_count < ENOUGH or one.wrong.shape != other.wrong.shape:
+            continue
+        if (
+            one.has_shape
+            and other.has_shape
+            and is_fit(one.claimed, other.measured, one.allowed, other.allowed)
+            and is_fit(other.claimed, one.measured, one.allowed, other.allowed)
+        ):
+            message = f"{one.name} and {other.name} have each other's gradient"
+            return named_cause("misplaced", message, f"all {2 * one.claimed.size:,} entries fit")
     return None
 
 
-def _pairs_of_equal_size(case: WrongJacobian) -> Iterator[tuple[int, int]]:
-    sizes = [slot.size for slot in case.domain.slots]
-    for first, second in itertools.combinations(range(len(sizes)), 2):
-        if sizes[first] == sizes[second] > 0:
-            yield first, second
-
-
-def symmetric_input(block: InputBlock) -> Match | None:
-    """The input is a symmetric, or Hermitian, matrix; the claim is right along such directions.
+def symmetric_input(block: InputBlock) -> Cause | None:
+    """The input is a symmetric matrix, and along such directions the claim is right.
 
     The gap of entry (i, j) is minus that of (j, i): one condition for each pair.
     """
     shape = block.shape
-    if not block.has_shape or len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 2:
+    if block.parts != 1 or not block.has_shape or len(shape) != 2 or shape[0] != shape[1]:
         return None
-    x = block.case.point[block.case.domain.span(block.position)]
-    swapped = _swap_of_last_axes(block)
-    signs = np.resize((1.0, -1.0) if block.parts == 2 else (1.0,), block.places.size)
-    room = 1e-6 * float(np.abs(x).max())
-    if not (np.abs(x - swapped(x[None, :]) * signs) <= room).all():
+    x = block.case.point[block.case.domain.span(block.position)].reshape(shape)
+    if block.wrong_count < ENOUGH or not np.allclose(x, x.T, rtol=0, atol=1e-6 * np.abs(x).max()):
         return None
-    gap = block.claimed - block.measured
-    allowed = SLACK * (block.allowed + swapped(block.allowed))
-    if block.wrong_count < ENOUGH or not (np.abs(gap + swapped(gap) * signs) <= allowed).all():
+    index = np.arange(x.size).reshape(shape).T.reshape(-1)
+    gap, allowed = block.claimed - block.measured, block.allowed
+    if not is_fit(gap, -gap[:, index], allowed, allowed[:, index]):
         return None
-    is_batch = " in its last two axes" if len(shape) > 2 else ""
-    right = "and along symmetric directions the claim is right"
-    message = f"{block.name} is symmetric{is_batch}, {right}"
-    return Match("symmetric input", message, f"{block.wrong_count:,} gaps cancel in pairs")
-
-
-def _swap_of_last_axes(block: InputBlock) -> Change:
-    index = np.arange(math.prod(block.shape)).reshape(block.shape)
-    return _reordering(block, np.swapaxes(index, -1, -2).reshape(-1))
+    message = f"{block.name} is symmetric, and along symmetric directions the claim is right"
+    return named_cause("symmetric input", message, f"{block.wrong_count:,} gaps cancel in pairs")

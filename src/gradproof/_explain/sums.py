@@ -9,15 +9,17 @@ from functools import partial
 
 import numpy as np
 
+from gradproof._data.records import Cause
 from gradproof._data.results import count_of
 from gradproof._data.space import Mask, Values
-from gradproof._explain.case import ENOUGH, SLACK, InputBlock, Match
+from gradproof._explain.case import ENOUGH, SLACK, InputBlock
+from gradproof._explain.causes import named_cause
 
 _LARGEST_EXPONENT = 700.0  # whose exponential is a number
 _LONG_AXES = 4  # of an array, of which every subset is tried: 15
 
 
-def missing_reduction(block: InputBlock) -> Match | None:
+def missing_reduction(block: InputBlock) -> Cause | None:
     """Where an input was broadcast, one slice's gradient arrives instead of the sum of all."""
     case = block.case
     if not (case.whole and block.has_shape and len(case.codomain.slots) == 1):
@@ -39,11 +41,11 @@ def missing_reduction(block: InputBlock) -> Match | None:
                 f"but only the {which} slice's gradient arrives, not the sum"
             )
             evidence = f"{int((~is_kept).sum()):,} outputs forgotten"
-            return Match("missing reduction", message, evidence)
+            return named_cause("missing reduction", message, evidence)
     return None
 
 
-def overwritten_gradient(block: InputBlock) -> Match | None:
+def overwritten_gradient(block: InputBlock) -> Cause | None:
     """Of several outputs that read one entry, the gradient of one arrives: stored, and not added.
 
     Where it is that of the first throughout, the outputs after it may be detached as well.
@@ -62,10 +64,10 @@ def overwritten_gradient(block: InputBlock) -> Match | None:
         "than once, and only one of the gradients arrives, not their sum"
     )
     evidence = f"{count_of(block.wrong_count)} claimed 0, another of the same input right"
-    return Match("overwritten", message, evidence)
+    return named_cause("overwritten", message, evidence)
 
 
-def dropped_sum(block: InputBlock) -> Match | None:
+def dropped_sum(block: InputBlock) -> Cause | None:
     """Each output depends on many entries, and is claimed to depend on its own alone."""
     if not block.is_square:
         return None
@@ -76,10 +78,10 @@ def dropped_sum(block: InputBlock) -> Match | None:
         return None
     message = f"what goes through other entries of {block.name} is missing: a sum was left out"
     evidence = f"{count_of(block.wrong_count)} off the diagonal claimed 0"
-    return Match("missing term", message, evidence)
+    return named_cause("missing term", message, evidence)
 
 
-def missing_term(block: InputBlock) -> Match | None:
+def missing_term(block: InputBlock) -> Cause | None:
     """The claim is off by a multiple of the input, of the output, or of 1 along some axes.
 
     So is a softmax without y (v.y), a normalisation without its projection, a centring without its
@@ -115,7 +117,7 @@ def missing_term(block: InputBlock) -> Match | None:
                     f"a term proportional to {shown} along axis {where} is missing, or too much"
                 )
                 evidence = f"{part.size:,} coefficients explain {gap.size:,} entries"
-            return Match("missing term", message, evidence)
+            return named_cause("missing term", message, evidence)
     return None
 
 
