@@ -58,14 +58,6 @@ class Linear:
         """Every column is multiplied by its number."""
         return Linear(lambda u: self.forward(scale * u), lambda v: scale * self.backward(v))
 
-    def with_rows_swapped(self, i: int, k: int) -> Linear:
-        def swapped(values: Vector) -> Vector:
-            values = values.copy()
-            values[[i, k]] = values[[k, i]]
-            return values
-
-        return Linear(lambda u: swapped(self.forward(u)), lambda v: self.backward(swapped(v)))
-
     def scaled(self, factor: float) -> Linear:
         return Linear(lambda u: factor * self.forward(u), lambda v: factor * self.backward(v))
 

@@ -14,7 +14,6 @@ from gradproof import CheckResult, Settings, Verdict
 WHOLE = Settings().full_jacobian  # inputs up to which every entry is measured
 SIZES = (10, 300, 2000, 100_000)
 every_mode = pytest.mark.parametrize("mode", MODES)
-every_size = pytest.mark.parametrize("size", SIZES)
 # Where nearly every row is wrong, the search takes seconds at the largest size.
 every_size_slowly = pytest.mark.parametrize(
     "size", [*SIZES[:-1], pytest.param(SIZES[-1], marks=pytest.mark.slow)]
@@ -58,61 +57,38 @@ def assert_found(
 
 
 @every_mode
-@every_size
-def test_a_right_derivative_passes(size: int, mode: str) -> None:
-    for seed in range(5 if size <= 2000 else 2):
-        result = diagonal_case(size, seed).judge(mode, seed=seed)
-        assert result.verdict is Verdict.PASSED, result.summary
-
-
-@every_mode
-@pytest.mark.parametrize("size", [1, 2, 10, 300, 1000])
-def test_a_right_dense_derivative_passes(size: int, mode: str) -> None:
-    for seed in range(5 if size <= 300 else 2):
-        result = dense_case(size, seed).judge(mode, seed=seed)
-        assert result.verdict is Verdict.PASSED, result.summary
-
-
-@every_mode
-@every_size
+@pytest.mark.parametrize(
+    ("make", "size"),
+    [(diagonal_case, size) for size in SIZES] + [(dense_case, size) for size in (1, 2, 300, 1000)],
+)
 @pytest.mark.parametrize("seed", range(3))
-def test_one_wrong_entry_is_found_exactly(size: int, mode: str, seed: int) -> None:
-    errors, case = {(size // 3, size // 2): -0.01}, diagonal_case(size)
+def test_a_right_derivative_passes_and_one_wrong_entry_is_found(
+    make: Callable[..., Case], size: int, mode: str, seed: int
+) -> None:
+    case, errors = make(size, seed), {(size // 3, size // 2): 1e-3}
+    right = case.judge(mode, seed=seed)
+    assert right.verdict is Verdict.PASSED, right.summary
     assert_found(case.judge(mode, case.right.with_entries(errors), seed=seed), errors)
 
 
 @every_mode
-@pytest.mark.parametrize("size", [2, 10, 300, 1000])
-def test_one_wrong_entry_of_a_dense_jacobian_is_found_exactly(size: int, mode: str) -> None:
-    errors, case = {(size // 3, size // 2): 1e-3}, dense_case(size)
-    assert_found(case.judge(mode, case.right.with_entries(errors)), errors)
-
-
-@every_mode
 @every_size_slowly
-@pytest.mark.parametrize("pattern", ["scattered", "in one row", "in one column"])
+@pytest.mark.parametrize("pattern", ["scattered", "row", "column", "swapped rows"])
 def test_several_wrong_entries_are_all_found_or_some_of_a_large_jacobian(
     size: int, mode: str, pattern: str
 ) -> None:
     case = diagonal_case(size)
     third, half, last = size // 3, size // 2, size - 1
+    slopes = case.right.forward(np.ones(size))
     errors = {
         "scattered": {(third, last): 0.1, (half, 0): 0.2, (last, half): 0.3},
-        "in one row": {(third, 0): 0.3, (third, half): -0.2, (third, last): 0.4},
-        "in one column": {(0, third): 0.3, (half, third): -0.2, (last, third): 0.4},
+        "row": {(third, 0): 0.3, (third, half): -0.2, (third, last): 0.4},
+        "column": {(0, third): 0.3, (half, third): -0.2, (last, third): 0.4},
+        "swapped rows": {(1, 1): -slopes[1], (1, last): slopes[last]}
+        | {(last, 1): slopes[1], (last, last): -slopes[last]},
     }[pattern]
     result = case.judge(mode, case.right.with_entries(errors))
     assert_found(result, errors, all_of_them=size <= WHOLE)
-
-
-@every_mode
-@pytest.mark.parametrize("size", [10, 300, 1000])
-def test_a_column_of_zeros_is_named(size: int, mode: str) -> None:
-    case, scale = dense_case(size), np.ones(size)
-    scale[size // 2] = 0.0
-    result = case.judge(mode, case.right.with_columns(scale))
-    assert result.verdict is Verdict.FAILED
-    assert {j for _, j in errors_found(result)} == {size // 2}
 
 
 @every_mode
@@ -128,17 +104,6 @@ def test_a_jacobian_wrong_by_a_factor_fails_at_its_own_entries(
     for finding in result.findings:
         assert finding.input_index == finding.output_index
         assert finding.claimed == pytest.approx(factor * finding.measured, rel=1e-4)
-
-
-@every_mode
-@every_size_slowly
-def test_swapped_rows_are_four_wrong_entries(size: int, mode: str) -> None:
-    case = diagonal_case(size)
-    slopes = 1 / np.cosh(case.point) ** 2
-    a, b = 1, size - 1
-    errors = {(a, a): -slopes[a], (b, b): -slopes[b], (a, b): slopes[b], (b, a): slopes[a]}
-    result = case.judge(mode, case.right.with_rows_swapped(a, b))
-    assert_found(result, errors, all_of_them=size <= WHOLE)
 
 
 @every_mode
@@ -232,26 +197,6 @@ def test_an_output_without_value_is_never_passed(
         return np.where(np.arange(size) == size // 2, np.nan, np.tanh(x))
 
     assert judge(fn, case.point, case.right, mode, **options).verdict is not Verdict.PASSED
-
-
-@every_mode
-@pytest.mark.parametrize("size", [10, 300, 2000])
-@pytest.mark.parametrize("slope", [0.0, 0.5, 1.0, -1.0, 2.0])
-def test_a_claim_at_a_kink_is_refuted_only_outside_its_slopes(
-    size: int, mode: str, slope: float
-) -> None:
-    point = np.random.default_rng(0).standard_normal(size)
-    point[size // 2] = 0.0
-
-    def claimed(x: np.ndarray) -> Linear:
-        return Linear.diagonal(np.where(x == 0, slope, np.where(x > 0, 1.0, 0.0)))
-
-    result = judge(lambda x: np.maximum(x, 0), point, claimed, mode)
-    if 0 <= slope <= 1:
-        assert result.verdict is not Verdict.FAILED
-    else:
-        assert result.verdict is Verdict.FAILED
-        assert errors_found(result).keys() == {(size // 2, size // 2)}
 
 
 @every_mode
