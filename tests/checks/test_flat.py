@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import gradproof
+from exhibits.bug_reports import scaled_kernel
+from exhibits.corners import relu
 from exhibits.frame import leaf, ruled
 from gradproof import CheckResult, Verdict
 
@@ -16,10 +18,6 @@ DTYPES = pytest.mark.parametrize(
 
 def backward_of(fn, *inputs: torch.Tensor, **options) -> CheckResult:
     return gradproof.check(fn, inputs, seed=0, checks=("backward",), **options)["backward"]
-
-
-def relu(x: torch.Tensor) -> torch.Tensor:
-    return x.clamp(min=0)
 
 
 def relu_with_slope(slope: float):
@@ -86,27 +84,13 @@ def test_jumps_inside_the_steps_do_not_hide_a_flat_tread(fn, dtype) -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(-7.2, -3), (-12, 12), (-7.5, -6)])
-def test_gelu_is_right_where_its_error_function_is_a_staircase(low, high) -> None:
+def test_gelu_is_judged_where_its_error_function_is_a_staircase(low, high) -> None:
     x = torch.linspace(low, high, 20, dtype=torch.float64, requires_grad=True)
     result = backward_of(torch.nn.functional.gelu, x)
     assert result.verdict is not Verdict.FAILED, result.summary
-
-
-@pytest.mark.parametrize(("low", "high"), [(-7.2, -3), (-12, 12), (-7.5, -6)])
-def test_gelu_that_is_off_by_a_hundredth_does_not_pass_there(low, high) -> None:
-    x = torch.linspace(low, high, 20, dtype=torch.float64, requires_grad=True)
-    wrong = ruled(torch.nn.functional.gelu, lambda g, x: g * 1.01 * _slope_of_gelu(x))
-    if high > -6:
-        assert backward_of(wrong, x).verdict is Verdict.FAILED
-    else:  # all but the last are on treads
-        assert backward_of(wrong, x).verdict is not Verdict.PASSED
-
-
-def _slope_of_gelu(x: torch.Tensor) -> torch.Tensor:
-    x = x.detach().requires_grad_()
-    with torch.enable_grad():
-        (slope,) = torch.autograd.grad(torch.nn.functional.gelu(x).sum(), x)
-    return slope
+    found = backward_of(scaled_kernel(torch.nn.functional.gelu, 1.01), x).verdict
+    # Where it ends below -6, all but the last are on treads
+    assert found is Verdict.FAILED or (high == -6 and found is Verdict.INCONCLUSIVE)
 
 
 def test_a_tiny_function_that_is_rounded_like_itself_is_accused_of_one_percent() -> None:
