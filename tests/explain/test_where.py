@@ -19,7 +19,7 @@ def where(wrong: np.ndarray, live: np.ndarray | None = None, **more) -> str:
     rows, columns = wrong.shape
     claimed = np.where(wrong, 1.5 * measured, measured)
     usual = {"point": np.linspace(1.0, 2.0, columns), "value": np.linspace(1.0, 2.0, rows)}
-    return Claim(measured, claimed, ((columns,),), (rows,), **{**usual, **more}).judge().where
+    return Claim(measured, claimed, **{**usual, **more}).judge().where
 
 
 def mask(*index, n: int = N, m: int = N) -> np.ndarray:
@@ -73,7 +73,7 @@ def test_a_part_of_an_input_has_the_usual_words(shape, picked, words):
     factors = np.ones(shape)
     factors[picked] = 1.5
     measured = np.ones((2, factors.size))
-    claim = Claim(measured, measured * factors.reshape(-1), (shape,), (2,))
+    claim = Claim(measured, measured * factors.reshape(-1), (shape,))
     assert claim.judge().where == words
 
 
