@@ -59,27 +59,10 @@ def test_wrong_is_further_away_than_bar_rounding_and_tolerance(c, m, b, s, t, wi
     assert (law(c, m, b, s, t, width) == "wrong") == (distance > b + s + t)
 
 
-@given(NUMBERS, NUMBERS, BARS, SIZES, SIZES, SIZES, st.sampled_from("bstw"), SIZES)
-def test_what_is_not_wrong_stays_so_when_more_is_allowed(c, m, b, s, t, width, which, more) -> None:
-    before = law(c, m, b, s, t, width)
-    after = law(
-        c,
-        m,
-        b + more * (which == "b"),
-        s + more * (which == "s"),
-        t + more * (which == "t"),
-        width + more * (which == "w"),
-    )
-    if before != "wrong":
-        assert after != "wrong"
-    if which in "bs" and before == "open":  # a wider bar or rounding tests nothing
-        assert after == "open"
-
-
-@given(NUMBERS, SIZES, SIZES, SIZES, SIZES, SIZES)
-def test_a_claim_further_away_is_not_better(m, near, further, b, s, t) -> None:
-    if law(m + near, m, b, s, t) == "wrong":
-        assert law(m + near + further, m, b, s, t) == "wrong" or further + near == near
+@given(NUMBERS, NUMBERS, BARS, SIZES, SIZES, SIZES, SIZES)
+def test_what_is_open_stays_so_with_a_wider_bar_or_rounding(c, m, b, s, t, wider, more) -> None:
+    if law(c, m, b, s, t) == "open":
+        assert law(c, m, b + wider, s + more, t) == "open"
 
 
 @given(NUMBERS, NUMBERS, SIZES, SIZES)

@@ -120,24 +120,14 @@ def test_nearly_all_honest_errors_are_right_rather_than_open(precision, rounding
     assert found.count("right") >= 0.98 * len(found)
 
 
-def without_a_row(a: np.ndarray) -> np.ndarray:
-    a[1] = 0
-    return a
+def edited(
+    index: object, factor: float = 1.0, term: float = 0.0
+) -> Callable[[np.ndarray], np.ndarray]:
+    def change(a: np.ndarray) -> np.ndarray:
+        a[index] = factor * a[index] + term
+        return a
 
-
-def a_row_too_large(a: np.ndarray) -> np.ndarray:
-    a[1] *= 1.5
-    return a
-
-
-def a_column_of_the_other_sign(a: np.ndarray) -> np.ndarray:
-    a[..., 1] *= -1
-    return a
-
-
-def one_entry(a: np.ndarray) -> np.ndarray:
-    a.reshape(-1)[5] += 1.0
-    return a
+    return change
 
 
 MISTAKES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -146,10 +136,10 @@ MISTAKES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "zero": lambda a: 0 * a,
     "mean": lambda a: a - 0.5,
     "rolled": lambda a: np.roll(a, 1),
-    "without a row": without_a_row,
-    "a row": a_row_too_large,
-    "a column": a_column_of_the_other_sign,
-    "one entry": one_entry,
+    "without a row": edited(1, 0.0),
+    "a row": edited(1, 1.5),
+    "a column": edited(np.s_[:, 1], -1.0),
+    "one entry": edited((0, 5), term=1.0),
 }
 
 
@@ -172,7 +162,7 @@ def test_a_factor_of_a_few_roundings_is_wrong(precision: str, factor: float, see
 
 
 def test_a_row_is_seen_among_many() -> None:
-    sides = claims((1000, 8), FORMATS["bfloat16"], nearest, 0, a_row_too_large)
+    sides = claims((1000, 8), FORMATS["bfloat16"], nearest, 0, edited(1, 1.5))
     assert deviations(sides)["row slope"].is_wrong
 
 
@@ -180,11 +170,9 @@ def test_a_row_is_seen_among_many() -> None:
     st.sampled_from(SHAPES), st.sampled_from([math.nan, math.inf, -math.inf]), st.integers(0, 10**6)
 )
 def test_an_entry_that_is_no_number_is_wrong(shape, value, seed) -> None:
-    def spoil(a: np.ndarray) -> np.ndarray:
-        a.reshape(-1)[seed % a.size] = value
-        return a
-
-    assert verdict(claims(shape, FORMATS["float32"], nearest, seed, spoil)) == "wrong"
+    place = np.unravel_index(seed % max(1, math.prod(shape)), shape)
+    sides = claims(shape, FORMATS["float32"], nearest, seed, edited(place, term=value))
+    assert verdict(sides) == "wrong"
 
 
 @pytest.mark.parametrize("times", [4, 100])
