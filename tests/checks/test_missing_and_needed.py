@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import gradproof
-from exhibits.frame import normal
+from exhibits.frame import normal, ruled
 
 SEEDS = range(3)
 
@@ -45,9 +45,9 @@ def inputs(count: int) -> list[torch.Tensor]:
     return [normal(2, seed=k + 1) for k in range(count)]
 
 
-def metadata_result(fn, count: int, seed: int, **options):
-    report = gradproof.check(fn, inputs(count), checks=["grad_metadata"], seed=seed, **options)
-    return report["grad_metadata"]
+def metadata_result(fn, count: int, seed: int = 0):
+    (result,) = gradproof.check(fn, inputs(count), checks=["grad_metadata"], seed=seed)
+    return result
 
 
 def alone(place: int) -> Callable[[frozenset[int]], set[int]]:
@@ -56,10 +56,6 @@ def alone(place: int) -> Callable[[frozenset[int]], set[int]]:
 
 def left_out(place: int, count: int) -> Callable[[frozenset[int]], set[int]]:
     return lambda needed: {0} if needed == frozenset(range(count)) - {place} else set()
-
-
-def without(one: int, other: int) -> Callable[[frozenset[int]], set[int]]:
-    return lambda needed: {one} if one in needed and other not in needed else set()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -80,7 +76,7 @@ def test_an_input_alone_or_left_out_is_asked_for_whichever_it_is(count, seed):
 @pytest.mark.parametrize("count", [2, 4, 5, 18, 19, 100])
 def test_the_subsets_asked_for_are_36_at_most_whatever_the_number_of_inputs(count):
     fn = weighted(lambda needed: set())
-    result = metadata_result(fn.apply, count, 0)
+    result = metadata_result(fn.apply, count)
     subsets = set(fn.runs) - {frozenset(range(count))}
     assert len(subsets) <= (2**count - 2 if count < 4 else 8 if count == 4 else 36)
     assert result.verdict == "passed"
@@ -91,14 +87,10 @@ def test_the_subsets_asked_for_are_36_at_most_whatever_the_number_of_inputs(coun
 # Undefined cotangents and tangents.
 
 
-def many(xs):
-    return tuple(x.sin() for x in xs)
-
-
 @pytest.mark.parametrize("count", [2, 5, 100])
 def test_undefined_asks_for_20_vjps_and_20_jvps_at_most(count):
     report = gradproof.check(
-        lambda *xs: many(xs),
+        lambda *xs: tuple(x.sin() for x in xs),
         inputs(count),
         checks=["backward", "forward", "missing_grad_output"],
         seed=0,
@@ -122,77 +114,38 @@ def combined(given, slopes, wrong):
     return 2 * found if wrong and given[0] is None and given[1] is None else found
 
 
-class Waves(torch.autograd.Function):
-    """Three outputs; the third's gradient is doubled where it is asked for alone."""
+def waves(*, wrong: bool):
+    """Three outputs; if wrong, the third's gradient is doubled where it is asked for alone."""
 
-    wrong = False
+    def backward(f, g, h, x):
+        return combined((f, g, h), (x.cos(), -x.sin(), x.exp()), wrong)
 
-    @staticmethod
-    def forward(ctx, x):
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x)
-        return x.sin(), x.cos(), x.exp()
-
-    @classmethod
-    def backward(cls, ctx, *cotangents):
-        (x,) = ctx.saved_tensors
-        slopes = x.cos(), -x.sin(), x.exp()
-        return combined(cotangents, slopes, wrong=cls.wrong)
-
-
-class WrongWaves(Waves):
-    wrong = True
-
-
-def missing_result(fn, *inputs):
-    return gradproof.check(fn, inputs, checks=["missing_grad_output"], seed=0)[
-        "missing_grad_output"
-    ]
+    return ruled(lambda x: (x.sin(), x.cos(), x.exp()), backward, materialize=False)
 
 
 def test_a_backward_that_is_wrong_only_where_two_of_three_are_missing_fails():
-    assert missing_result(Waves.apply, normal(4)).verdict == "passed"
-    result = missing_result(WrongWaves.apply, normal(4))
+    checks = ["missing_grad_output"]
+    assert gradproof.check(waves(wrong=False), (normal(4),), checks=checks, seed=0)
+    (result,) = gradproof.check(waves(wrong=True), (normal(4),), checks=checks, seed=0)
     assert result.verdict == "failed"
     message = result.findings[0].message
     assert "cotangents of output 0 and output 1 undefined against zero" in message
 
 
-class Product(torch.autograd.Function):
-    """a b c in forward mode; wrong where neither a nor b has a tangent."""
+def product(wrong: str = ""):
+    """a b c; its forward mode is wrong where neither a nor b has a tangent, or raises without c."""
 
-    wrong = False
+    def jvp(t, u, v, a, b, c):
+        if wrong == "raising" and v is None:
+            raise TypeError("no tangent")
+        return combined((t, u, v), (b * c, a * c, a * b), wrong == "doubled")
 
-    @staticmethod
-    def forward(a, b, c):
-        return a * b * c
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def backward(ctx, g):
-        a, b, c = ctx.saved_tensors
-        return g * b * c, g * a * c, g * a * b
-
-    @classmethod
-    def jvp(cls, ctx, *tangents):
-        a, b, c = ctx.saved_tensors
-        factors = b * c, a * c, a * b
-        return combined(tangents, factors, wrong=cls.wrong)
-
-
-class WrongProduct(Product):
-    wrong = True
-
-
-class RaisingProduct(Product):
-    @classmethod
-    def jvp(cls, ctx, *tangents):
-        return super().jvp(ctx, *tangents) if tangents[2] is not None else None * tangents[0]
+    return ruled(
+        lambda a, b, c: a * b * c,
+        lambda g, a, b, c: (g * b * c, g * a * c, g * a * b),
+        jvp,
+        materialize=False,
+    )
 
 
 def test_a_forward_mode_that_is_wrong_only_where_two_of_three_have_no_tangent_fails():
@@ -201,12 +154,10 @@ def test_a_forward_mode_that_is_wrong_only_where_two_of_three_have_no_tangent_fa
     def judged(fn):
         return gradproof.check(fn, inputs, checks=["forward", "missing_grad_output"], seed=0)
 
-    assert judged(Product.apply).verdict == "passed"
-    report = judged(WrongProduct.apply)
-    assert [r.name for r in report.checks if r.verdict == "failed"] == ["missing_grad_output"], (
-        report
-    )
+    assert judged(product()).verdict == "passed"
+    report = judged(product("doubled"))
+    assert [each.name for each in report if each.verdict == "failed"] == ["missing_grad_output"]
     message = report["missing_grad_output"].findings[0].message
-    assert "tangents of input 0 and input 1 undefined against zero: got" in message
-    message = judged(RaisingProduct.apply)["missing_grad_output"].findings[0].message
-    assert "input 2 undefined: it raised TypeError" in message, message
+    assert "tangents of a and b undefined against zero: got" in message
+    message = judged(product("raising"))["missing_grad_output"].findings[0].message
+    assert "c undefined: it raised TypeError" in message, message
