@@ -294,3 +294,60 @@ def test_a_rule_returns_the_functions_value_beside_its_derivative(jvp):
     check_grads(right, (x,), 1, modes="rev")
     with pytest.raises(AssertionError, match="another value"):
         check_grads(wrong, (x,), 1, modes="rev")
+
+
+# Transforms: right rules, and wrong ones that hide in a plain call.
+
+TRANSFORMS = {"compiled", "checkpointed"}
+
+
+def verdicts(fn, inputs):
+    report = gradproof.check(fn, inputs, checks=sorted(TRANSFORMS), seed=0)
+    return {row.name: str(row.verdict) for row in report.checks if row.name in TRANSFORMS}
+
+
+def failures(fn, inputs):
+    return {name for name, verdict in verdicts(fn, inputs).items() if verdict == "failed"}
+
+
+def is_traced(*arrays):
+    return any(isinstance(array, jax.core.Tracer) for array in arrays)
+
+
+RIGHT = {
+    "two outputs": (lambda a, b: {"p": a @ b, "s": (a**2).sum()}, (normal(2, 3), normal(3, 2))),
+    "sixteen bits": (lambda x: jnp.sin(x) * x, (normal(4, dtype=jnp.bfloat16),)),
+    "complex": (lambda z: z * jnp.conj(jnp.exp(z)), (normal(3, dtype=jnp.complex64),)),
+    "a number and a key": (
+        lambda x, key, p: x * jax.random.bernoulli(key, jnp.float32(p), x.shape),
+        (normal(3), jax.random.key(0), 0.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_every_transform_of_a_right_function_passes(name):
+    assert verdicts(*RIGHT[name]) == dict.fromkeys(TRANSFORMS, "passed")
+
+
+def test_all_transforms_are_those_that_the_framework_has():
+    report = gradproof.check(jnp.sin, normal(2), transforms=True, seed=0)
+    plain = gradproof.check(jnp.sin, normal(2), seed=0)
+    assert {row.name for row in report.checks} - {row.name for row in plain.checks} == TRANSFORMS
+    assert report.verdict == "passed"
+
+
+def test_a_rule_that_is_wrong_only_where_it_is_compiled_is_found():
+    def backward(kept, g):
+        x, w = kept
+        factor = 2.0 if is_traced(x, w, g) else 1.0
+        return factor * g * jnp.cos(x) * w, g * jnp.sin(x)
+
+    assert "compiled" in failures(with_backward(backward), (normal(3), normal(3, seed=1)))
+
+
+def test_a_function_that_is_wrong_when_run_again_fails_under_checkpointing():
+    fn = jax.custom_jvp(lambda x: jnp.sin(x))
+    # jax.checkpoint traces what it runs again.
+    fn.defjvps(lambda t, out, x: t * jnp.cos(x) * (1.5 if is_traced(x) else 1.0))
+    assert "checkpointed" in failures(fn, (normal(3),))
