@@ -260,3 +260,18 @@ x = torch.linspace(1, 2, 6, dtype=torch.float64).reshape(2, 3).requires_grad_()
 def test_a_first_check_loads_neither_pytorchs_compiler_nor_sympy(call):
     """PyTorch itself does for the forward mode of 2 * x: a tangent that is not there."""
     assert not loaded_by(FIRST + call) & {"sympy", "torch._dynamo", "torch._inductor"}
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("import gradproof.torch", "gradproof.torch needs PyTorch: pip install torch"),
+        ("from gradproof.jax import check_grads", "gradproof.jax needs JAX: pip install jax"),
+    ],
+)
+def test_a_missing_framework_is_one_sentence(code, sentence):
+    without = "import sys; sys.modules.update(torch=None, jax=None); "
+    command = [sys.executable, "-c", without + code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.strip().endswith(sentence)

@@ -1,9 +1,11 @@
-"""What PyTorch's gradcheck says, the drop-in says too: verdicts, exceptions and phrases."""
+"""What PyTorch's gradcheck says, the drop-in says too: verdicts, exceptions, phrases, signature."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import inspect
+import pickle
 import warnings
 
 import pytest
@@ -24,6 +26,7 @@ from faces.torch_cases import (
     real,
     scaled,
 )
+from gradproof.errors import DerivativeError
 
 theirs = importlib.import_module("torch.autograd.gradcheck")
 
@@ -557,3 +560,53 @@ def test_gradgradcheck(name, raising):
 def test_gradgradcheck_with_cotangents_that_have_gaps(name, forward):
     options = {"gen_non_contig_grad_outputs": True, "check_fwd_over_rev": forward}
     compare_answers("gradgradcheck", SECOND_ORDER[name], **options)
+
+
+# Arguments, and what is refused of them.
+
+
+@pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
+def test_names_order_kinds_and_defaults_equal_the_installed_pytorch(name):
+    def shape(function):
+        parameters = inspect.signature(function).parameters.values()
+        return [(p.name, p.kind, p.default) for p in parameters]
+
+    extra = ("inconclusive", inspect.Parameter.KEYWORD_ONLY, None)  # ours alone
+    assert shape(getattr(ours, name)) == [*shape(getattr(theirs, name)), extra]
+
+
+def test_error_is_pytorchs_and_ours():
+    error = ours.GradcheckError("text", None)
+    assert isinstance(error, theirs.GradcheckError)
+    assert isinstance(error, DerivativeError)
+    assert isinstance(error, RuntimeError)
+    assert isinstance(error, AssertionError)
+    assert str(error) == "text"
+    assert error.report is None
+
+
+def test_error_survives_pickling_as_test_runners_do():
+    again = pickle.loads(pickle.dumps(ours.GradcheckError("text", None)))
+    assert str(again) == "text"
+    assert again.report is None
+
+
+REFUSED = [
+    ("gradcheck", {"check_forward_ad": False, "check_backward_ad": False}),
+    ("gradcheck", {"check_batched_grad": True, "check_backward_ad": False}),
+    ("gradcheck", {"check_batched_grad": True, **FORWARD_ONLY}),
+    ("gradcheck", {"check_batched_forward_grad": True}),
+    ("gradgradcheck", {"check_fwd_over_rev": False, "check_rev_over_rev": False}),
+    ("gradgradcheck", OVER_REVERSE),
+    ("gradgradcheck", {"check_batched_grad": True, **OVER_REVERSE, **UNDEFINED_OFF}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), REFUSED)
+def test_refused_combinations_of_options(name, options):
+    with pytest.raises(AssertionError) as expected:
+        getattr(theirs, name)(torch.sin, real(2), **options)
+    with pytest.raises(AssertionError) as got:
+        getattr(ours, name)(torch.sin, real(2), **options)
+    assert type(got.value) is type(expected.value)
+    assert str(got.value) == str(expected.value)
