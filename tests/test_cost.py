@@ -9,6 +9,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 import gradproof
+from exhibits.frame import normal
 from gradproof.torch import GradcheckError, gradcheck
 
 SIZES = (10, 1000, 100_000)
@@ -70,16 +71,11 @@ RIGHT = {"tanh": torch.tanh, "custom": Tanh.apply, "once differentiable": OnceTa
 WRONG = {"twice differentiable": WrongTanh.apply, "once differentiable": OnceWrongTanh.apply}
 
 
-def _point(size: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(size, dtype=torch.float64, generator=generator).requires_grad_()
-
-
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_function_costs_40_runs_and_50_vjps_at_any_size(name: str, size: int) -> None:
     counted = Counted(RIGHT[name])
-    report = gradproof.check(counted, _point(size), seed=0)
+    report = gradproof.check(counted, normal(size), seed=0)
     assert report.verdict == "passed", str(report)
     assert report.calls["function"] <= 40
     assert report.calls["vjp"] <= 50
@@ -90,7 +86,7 @@ def test_a_right_function_costs_40_runs_and_50_vjps_at_any_size(name: str, size:
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_entry_of_ten_to_the_ten_is_found_in_60_runs_and_60_vjps(name: str) -> None:
     counted = Counted(WRONG[name])
-    report = gradproof.check(counted, _point(100_000), seed=0, checks=["backward"])
+    report = gradproof.check(counted, normal(100_000), seed=0, checks=["backward"])
     (finding,) = report["backward"].findings
     assert (finding.output_index, finding.input_index) == ((ROW,), (COLUMN,))
     assert finding.claimed == ERROR
@@ -107,7 +103,7 @@ def test_gradcheck_of_a_right_function_costs_22_runs_and_30_vjps_at_any_size(
     name: str, size: int
 ) -> None:
     counted = Counted(RIGHT[name])
-    assert gradcheck(counted, _point(size))
+    assert gradcheck(counted, normal(size))
     assert counted.runs <= 22
     assert counted.backwards <= 30
 
@@ -117,15 +113,14 @@ def _layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> to
 
 
 SEVERAL = {
-    "matmul": (torch.matmul, lambda: (_point(64).view(8, 8), _point(40).view(8, 5))),
-    "layer_norm": (_layer_norm, lambda: (_point(64).view(4, 16), _point(16), _point(16))),
+    "matmul": (torch.matmul, (normal(8, 8), normal(8, 5))),
+    "layer_norm": (_layer_norm, (normal(4, 16), normal(16), normal(16))),
 }
 
 
 @pytest.mark.parametrize("name", SEVERAL)
 def test_of_several_inputs_each_subset_costs_one_run_and_one_vjp_more(name: str) -> None:
-    fn, make = SEVERAL[name]
-    inputs = [each.detach().requires_grad_() for each in make()]
+    fn, inputs = SEVERAL[name]
     calls = gradproof.check(fn, inputs, seed=0).calls
     subsets = 2 ** len(inputs) - 2
     together = subsets - len(inputs)  # sets of two inputs or more without a tangent
@@ -174,7 +169,7 @@ def test_a_refusal_of_the_drop_in_takes_four_times_the_runs_of_slow_mode(
 
 
 def test_what_cannot_be_decided_costs_twice_the_runs_of_slow_mode() -> None:
-    x = _point(60).detach().reshape(30, 2).requires_grad_()
+    x = normal(30, 2)
     counted = Counted(lambda x: torch.cdist(x, x))  # without a double backward; noise at infinity
     report = gradproof.check(counted, x, seed=0)
     assert report.verdict == "inconclusive", str(report)

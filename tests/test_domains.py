@@ -8,13 +8,9 @@ import pytest
 import torch
 
 import gradproof
-from exhibits.frame import ruled
+from exhibits.frame import leaf, ruled
 from gradproof import Verdict
 from gradproof.errors import UsageError
-
-
-def leaf(*values: float, dtype=torch.float64):
-    return torch.tensor(values, dtype=dtype, requires_grad=True)
 
 
 def strict(low: float, high: float, seen: list[int] | None = None):

@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 from torch.autograd.function import FunctionCtx
 
 import gradproof
+from exhibits.frame import normal
 from gradproof.torch import gradcheck
 
 OURS = Path(gradproof.__file__).parent
@@ -115,11 +116,6 @@ class Everything:
         return [name for name in self.before if after.get(name) != self.before[name]]
 
 
-def tensor(*shape: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(3)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
-
-
 @pytest.fixture(autouse=True)
 def unusual() -> Iterator[None]:
     """A check has a grad mode to change, and to put back."""
@@ -134,7 +130,7 @@ def of_layer() -> tuple[Callable[[], Any], Everything]:
     layer = torch.nn.Sequential(
         torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2), torch.nn.Dropout(0.5)
     ).double()
-    x = tensor(4, 3)
+    x = normal(4, 3)
     with torch.enable_grad():
         layer(x).sum().backward()
     x.register_hook(lambda v: v)
@@ -144,7 +140,7 @@ def of_layer() -> tuple[Callable[[], Any], Everything]:
 
 
 def of_captured() -> tuple[Callable[[], Any], Everything]:
-    held, weight, x = {"w": [tensor(2)]}, tensor(2), tensor(2)
+    held, weight, x = {"w": [normal(2)]}, normal(2), normal(2)
 
     def fn(x, scale=weight):
         return (x * held["w"][0]).sin() * scale * torch.rand(2, dtype=x.dtype) * random.random()
@@ -156,14 +152,14 @@ def of_captured() -> tuple[Callable[[], Any], Everything]:
 
 def of_outer() -> tuple[Callable[[], Any], Everything]:
     """The function reads the very tensor that is given, which is moved and put back."""
-    x = tensor(2)
+    x = normal(2)
     run = lambda: gradcheck(lambda _: x.sin(), (x,))  # noqa: E731
     return run, Everything(None, [x])
 
 
 def of_single() -> tuple[Callable[[], Any], Everything]:
     """In single precision: other maps, dispatch modes."""
-    x = tensor(2).detach().float().requires_grad_()
+    x = normal(2).detach().float().requires_grad_()
     run = lambda: gradproof.check(torch.tanh, (x,), checks=["backward", "forward"], seed=0)  # noqa: E731
     return run, Everything(None, [x])
 
