@@ -43,16 +43,13 @@ class Pool:
     def __enter__(self) -> Pool:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def run(self, job: Callable[..., Any], *args: Any) -> list[Any]:
         """What a function of a module says on every rank; what it raises, as its type and text."""
         for pipe in self._pipes:
             pipe.send((job, args))
         return [pipe.recv() for pipe in self._pipes]
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self._processes:
             process.kill()
             process.join()
