@@ -31,6 +31,7 @@ RIGHT = {
     "cumprod": (lambda x: x.cumprod(0), (leaf(1.5, 0.5, -2.0),)),
     "complex": (lambda z: z * z.exp(), (normal(3, dtype=torch.complex128),)),
     "two outputs": (lambda x: (x.sin(), x.exp().sum()), (normal(3),)),
+    "single precision": (torch.tanh, (normal(4, dtype=torch.float32),)),
 }
 
 
@@ -91,11 +92,6 @@ def test_rows_of_higher_orders_are_there_only_if_asked_for():
     assert names(3) - names(2) == {"third_order"}
 
 
-def test_single_precision_is_held_against_double_in_every_pair():
-    found = verdicts(torch.tanh, (normal(4, dtype=torch.float32),))
-    assert {found[each] for each in PAIRS} == {"passed"}, found
-
-
 class _Once(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -127,11 +123,3 @@ def test_what_a_reference_lacks_is_reported_as_its_own():
     assert forward.verdict is Verdict.PASSED
     assert "not the reference: it has no forward mode" in forward.reference
     assert not any(row.verdict is Verdict.SKIPPED for row in report.checks if "order" in row.name)
-
-
-def test_a_wrong_second_derivative_is_located():
-    fn, x = NESTED["layer_norm"][0], normal(8, 4)
-    options = {"order": 2, "checks": ["reverse_over_forward"], "seed": 1}
-    found = gradproof.check(fn, (x,), **options)["reverse_over_forward"]
-    assert found.verdict is Verdict.FAILED
-    assert found.findings
