@@ -1,4 +1,4 @@
-"""Second derivatives of PyTorch functions in three pairs of modes, and third ones."""
+"""What is checked where it is asked for: derivatives of higher order, and PyTorch's transforms."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gradproof import Verdict
 PAIRS = ("second_order", "forward_over_reverse", "reverse_over_forward")
 
 
-def verdicts(fn, inputs, order=2, **options):
-    report = gradproof.check(fn, inputs, order=order, seed=0, **options)
+def verdicts(fn, inputs, **options):
+    report = gradproof.check(fn, inputs, seed=0, **options)
     return {result.name: str(result.verdict) for result in report.checks}
 
 
@@ -37,7 +37,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_every_pair_passes_for_a_right_function(name):
-    found = verdicts(*RIGHT[name])
+    found = verdicts(*RIGHT[name], order=2)
     assert {found[each] for each in PAIRS} == {"passed"}, found
 
 
@@ -52,17 +52,17 @@ NESTED = {
 
 @pytest.mark.parametrize("name", NESTED)
 def test_a_derivative_of_a_jvp_that_pytorch_gets_wrong_fails(name):
-    assert failures(*NESTED[name]) == {"reverse_over_forward"}
+    assert failures(*NESTED[name], order=2) == {"reverse_over_forward"}
 
 
 def test_a_sum_that_is_always_one_is_not_accused():
-    found = verdicts(lambda x: x.softmax(-1).sum(), (normal(5),))
+    found = verdicts(lambda x: x.softmax(-1).sum(), (normal(5),), order=2)
     assert "failed" not in found.values(), found
     assert found["second_order"] == "inconclusive"
 
 
 def test_reverse_over_forward_of_an_operator_whose_tangents_are_written_over():
-    found = verdicts(lambda x: x.softmax(-1), (normal(4),))
+    found = verdicts(lambda x: x.softmax(-1), (normal(4),), order=2)
     assert found["reverse_over_forward"] == "passed"  # not so of dual numbers
 
 
@@ -123,3 +123,100 @@ def test_what_a_reference_lacks_is_reported_as_its_own():
     assert forward.verdict is Verdict.PASSED
     assert "not the reference: it has no forward mode" in forward.reference
     assert not any(row.verdict is Verdict.SKIPPED for row in report.checks if "order" in row.name)
+
+
+# Transforms --------------------------------------------------------------------------------------
+
+QUICK = ["functional_vjp", "functional_jvp", "hooks", "checkpointed"]  # "compiled" takes seconds
+TRANSFORMED = {
+    "product": (torch.matmul, (normal(2, 3), normal(3, 2, seed=2))),
+    "single precision": (torch.matmul, (normal(2, 3, dtype=torch.float32), normal(3, 2).float())),
+    "complex": (lambda z: z * z.exp(), (normal(3, dtype=torch.complex128),)),
+    "two outputs": (lambda x: {"a": x.sin(), "b": x.exp().sum()}, (normal(3),)),
+    "layer": (torch.nn.Linear(3, 2, dtype=torch.float64), (normal(2, 3),)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_every_transform_of_a_right_function_passes(name):
+    found = verdicts(*TRANSFORMED[name], transforms=QUICK)
+    assert {found[each] for each in QUICK} == {"passed"}, found
+
+
+def test_transforms_are_rows_only_if_asked_for():
+    assert not set(verdicts(torch.sin, (normal(2),))) & {*QUICK, "compiled"}
+    asked = verdicts(torch.sin, (normal(2),), transforms=["hooks"])
+    assert set(asked) & {*QUICK, "compiled"} == {"hooks"}
+
+
+def test_a_backward_that_writes_to_grad_instead_of_leaving_it_to_autograd_fails():
+    def backward(g, x):
+        x.grad = g * x.cos()
+        return g * x.cos()
+
+    report = gradproof.check(ruled(torch.sin, backward), (normal(3),), seed=0)
+    assert str(report["side_effects"].verdict) == "failed"
+    assert "wrote to the .grad of its argument" in report["side_effects"].findings[0].message
+
+
+class ByIdentity(torch.autograd.Function):
+    """The sine, whose backward knows what was saved by its address."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.address = x.data_ptr()
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x.cos() if x.data_ptr() == ctx.address else g
+
+
+def test_a_backward_that_goes_by_addresses_fails_under_hooks():
+    assert failures(ByIdentity.apply, (normal(3),), transforms=QUICK) == {"hooks"}
+
+
+def test_torch_func_uses_another_rule_where_a_function_has_two():
+    def fn(x):
+        under_transform = torch._C._functorch.is_functorch_wrapped_tensor(x)
+        return x.sin() if not under_transform else x.sin().detach() + 2 * x
+
+    assert failures(fn, (normal(3),), transforms=QUICK) == {"functional_vjp", "functional_jvp"}
+
+
+def test_a_function_that_torch_func_refuses_is_skipped_with_its_reason():
+    report = gradproof.check(ByIdentity.apply, (normal(3),), checks=["functional_vjp"], seed=0)
+    assert str(report["functional_vjp"].verdict) == "skipped"
+    assert "functorch" in report["functional_vjp"].summary
+
+
+@torch.library.custom_op("gradprooftests::sine", mutates_args=())
+def sine(x: torch.Tensor) -> torch.Tensor:
+    return x.sin()
+
+
+sine.register_autograd(
+    lambda ctx, g: g * ctx.saved_tensors[0].cos(),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+sine.register_fake(torch.empty_like)
+
+
+def test_a_custom_operator_is_checked_under_its_name():
+    report = gradproof.check(sine, (normal(3),), seed=0)
+    assert report.target == "gradprooftests::sine"
+    assert report.verdict == "passed"
+    assert "no forward mode" in report["forward"].summary
+
+
+@pytest.mark.slow  # loads PyTorch's compiler
+def test_the_compiled_function_is_held_against_eager_mode():
+    def fn(x):
+        return x.sin() if not torch.compiler.is_compiling() else x.sin().detach() + x
+
+    weight = torch.nn.Linear(3, 2, dtype=torch.float64)
+    assert verdicts(weight, (normal(2, 3),), transforms=["compiled"])["compiled"] == "passed"
+    assert verdicts(torch.tanh, (leaf(1.0, 2.0),), transforms=["compiled"])["compiled"] == "passed"
+    assert failures(fn, (normal(3),), transforms=["compiled"]) == {"compiled"}
