@@ -31,12 +31,13 @@ from gradproof._low_precision.references import (
 from gradproof._low_precision.rounding_runs import (
     ClaimedBesideExact,
     arithmetic_of,
-    claims_and_runs,
+    claimed_beside_exact,
     coarser_formats,
     coarsest_grain,
     products_of,
     widen_by_neighbours,
     widen_by_value_errors,
+    with_honest_runs,
 )
 from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
@@ -182,13 +183,42 @@ def _answer_of(
     if formula.verdict is not Verdict.PASSED and reference.is_own and coarse:
         return f"it computes in few bits there, where it is not decided: {formula.summary}"
     exact = reference.function.centre
-    sides = claims_and_runs(
-        map_, reference.map, mode, settings, arithmetic_of(map_, exact, settings)
-    )
+    grain = arithmetic_of(map_, exact, settings)
+    # What a few roundings of each result explain needs no honest runs.
+    sides = claimed_beside_exact(map_, reference.map, mode, settings, grain)
+    claims = _claims_result(sides, reference, settings, mode, check)
+    reason = different_value_text(map_, exact, sides.value_errors, is_own=reference.is_own)
+    if reason or claims.verdict is not Verdict.PASSED:
+        claims, sides = _claims_beside_runs(map_, reference, settings, mode, check, sides)
+        reason = different_value_text(map_, exact, sides.value_errors, is_own=reference.is_own)
+    if reason:
+        return reason
+    if formula.verdict is Verdict.FAILED:
+        if claims.verdict is Verdict.FAILED:
+            return "what is claimed there is another derivative, and wrong"
+        return _Answer(reference, formula, None)
+    if claims.verdict is Verdict.FAILED:
+        entries = _measured_entries(map_, reference.map, mode, sides)
+        claims = replace(claims, block=entries)
+    return _Answer(reference, formula, claims)
+
+
+def _claims_beside_runs(
+    map_: DifferentiableMap,
+    reference: Reference,
+    settings: RunSettings,
+    mode: Mode,
+    check: str,
+    sides: ClaimedBesideExact,
+) -> tuple[PointResult, ClaimedBesideExact]:
+    """The claims beside what honest runs, values and points nearby show of rounding."""
+    exact = reference.function.centre
+    sides = with_honest_runs(map_, reference.map, mode, settings, sides)
     claims = _claims_result(sides, reference, settings, mode, check)
     if claims.verdict is not Verdict.PASSED and not (settings.accumulate or settings.trusted):
         for grain in coarser_formats(map_, sides, exact):
-            sides = claims_and_runs(map_, reference.map, mode, settings, grain)
+            sides = replace(sides, grain=grain)
+            sides = with_honest_runs(map_, reference.map, mode, settings, sides)
             claims = _claims_result(sides, reference, settings, mode, check)
             claims = claims.with_notes(
                 f"the function computes in {-math.log2(grain.unit):.0f} bits inside, whatever "
@@ -196,7 +226,6 @@ def _answer_of(
             )
             if claims.verdict is Verdict.PASSED:
                 break
-    value_errors = sides.value_errors
     if claims.verdict is not Verdict.PASSED:
         wider = widen_by_value_errors(map_, sides, exact)
         if wider is not sides:
@@ -207,16 +236,7 @@ def _answer_of(
             )
             other = _claims_result(wider, reference, settings, mode, check)
             claims = claims if other.verdict is Verdict.FAILED else other
-    if reason := different_value_text(map_, exact, value_errors, is_own=reference.is_own):
-        return reason
-    if formula.verdict is Verdict.FAILED:
-        if claims.verdict is Verdict.FAILED:
-            return "what is claimed there is another derivative, and wrong"
-        return _Answer(reference, formula, None)
-    if claims.verdict is Verdict.FAILED:
-        entries = _measured_entries(map_, reference.map, mode, sides)
-        claims = replace(claims, block=entries)
-    return _Answer(reference, formula, claims)
+    return claims, sides
 
 
 def _measured_entries(

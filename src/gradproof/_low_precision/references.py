@@ -114,7 +114,7 @@ def different_value_text(
         size = root_mean_square(exact[span][here])
         honest = max((root_mean_square(run[span][here]) for run in honest_errors), default=0.0)
         part = _SAME_VALUE
-        if is_own and honest:
+        if is_own and len(honest_errors):
             part = min(part, _ULPS * slot.grain.unit)
         if gap > max(part * size, _HONEST * honest):
             return f"it returns another value: off by {gap / max(size, 1e-300):.2g} of its size"

@@ -170,21 +170,40 @@ def value_gap(value: Values, exact: Values) -> float:
     return root_mean_square((value - exact)[good]) / size if size else 0.0
 
 
-def claims_and_runs(
+def claimed_beside_exact(
     map_: DifferentiableMap,
     reference: DifferentiableMap,
     mode: Mode,
     settings: RunSettings,
     grain: Grain,
 ) -> ClaimedBesideExact:
-    """What a map and its reference claim for a few probes, with honest runs of the reference.
+    """What a map and its reference claim for a few probes, beside one run without any error.
 
     Probes are random vectors of numbers that few bits can represent, and for the backward the
     cotangent of ones: sums that are kept in few bits go wrong under it alone.
     """
     probes = _probes(map_, mode, settings.seed)
     got = products_of(map_, mode, probes)
-    exact = products_of(reference, mode, probes)
+    return ClaimedBesideExact(
+        space=map_.domain if mode == "backward" else map_.codomain,
+        got=got,
+        exact=products_of(reference, mode, probes),
+        errors=np.zeros((1, *got.shape)),
+        value_errors=np.zeros((1, map_.codomain.size)),
+        grain=grain,
+        other_algorithm=mode == "forward",
+    )
+
+
+def with_honest_runs(
+    map_: DifferentiableMap,
+    reference: DifferentiableMap,
+    mode: Mode,
+    settings: RunSettings,
+    sides: ClaimedBesideExact,
+) -> ClaimedBesideExact:
+    """The sides with the errors of honest runs of the reference in their arithmetic."""
+    probes, exact, grain = _probes(map_, mode, settings.seed), sides.exact, sides.grain
     value = np.asarray(reference.kept_value(), float)
     errors, value_errors = np.empty((RUNS, *exact.shape)), np.empty((RUNS, value.size))
     done, reason, unit = 0, "", max(grain.unit, _ROUNDABLE)
@@ -202,7 +221,6 @@ def claims_and_runs(
         except Exception as error:  # the user's code may not run in rounded arithmetic
             reason = f"it raised {type(error).__name__}"
             break
-    space = map_.domain if mode == "backward" else map_.codomain
     back = grain.unit / unit  # errors of a finer arithmetic are smaller in proportion
     errors, value_errors = errors[:done], value_errors[:done]
     errors *= back
@@ -214,16 +232,8 @@ def claims_and_runs(
         for number, run_error in enumerate(errors):
             signs = np.where(random_bits(settings.seed, Kind.SPECIAL, number, off.size), 1.0, -1.0)
             run_error += signs * off / OTHER_ALGORITHM  # which multiplies it again
-    return ClaimedBesideExact(
-        space=space,
-        got=got,
-        exact=exact,
-        errors=errors,
-        value_errors=value_errors,
-        grain=grain,
-        other_algorithm=mode == "forward",
-        why_no_runs="" if done else reason,
-    )
+    why = "" if done else reason
+    return replace(sides, errors=errors, value_errors=value_errors, why_no_runs=why)
 
 
 def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
