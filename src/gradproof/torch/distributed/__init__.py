@@ -118,13 +118,13 @@ def _report_of_ranks(ranks: Ranks, local: Local, settings: RunSettings, target: 
     """The report, or what was raised, of the first rank, on every rank."""
     with closing(RankMaps(ranks, local)) as rank_maps:
         parts = ranks.gather_objects(rank_maps.part(0))
+        report: Report | Exception
         if ranks.rank:
-            said = rank_maps.serve()
+            report = rank_maps.serve()
         else:
-            said = _report_of_first(rank_maps, parts, settings, target)
-    if isinstance(said, Exception):
-        raise said
-    report: Report = said
+            report = _report_of_first(rank_maps, parts, settings, target)
+    if isinstance(report, Exception):
+        raise report
     return report
 
 

@@ -46,11 +46,10 @@ class Placing:
     """
 
     def __init__(self, placements: Any, rank: int) -> None:
-        fine = isinstance(placements, Mapping) and all(
+        if not isinstance(placements, Mapping) or not all(
             isinstance(name, str) and isinstance(placement, Placement)
             for name, placement in placements.items()
-        )
-        if not fine:
+        ):
             raise UsageError(
                 "placements: expected a dict from names of inputs or outputs to Replicate(), "
                 "Shard(0) or Partial() of torch.distributed.tensor, got " + short_repr(placements)

@@ -245,14 +245,13 @@ class _JointArrays:
     def __init__(
         self, names: Sequence[int], parts: Sequence[tuple[Space, Sequence[Share]]]
     ) -> None:
-        slots = [
-            (rank, s) for rank, (space, _) in zip(names, parts, strict=True) for s in space.slots
-        ]
-        self._slots, self._shares = slots, [share for _, shares in parts for share in shares]
+        pairs = zip(names, parts, strict=True)
+        self._slots = slots = [(rank, s) for rank, (space, _) in pairs for s in space.slots]
+        self._shares = [share for _, shares in parts for share in shares]
         self.space = Space(tuple(replace(s, name=f"rank {rank}, {s.name}") for rank, s in slots))
-        keys: list[Any] = [(share.name, share.key) for share in self._shares]
-        keys = [
-            key if s.size else k for k, (key, (_, s)) in enumerate(zip(keys, slots, strict=True))
+        keys: list[Any] = [
+            (share.name, share.key) if slot.size else place
+            for place, (share, (_, slot)) in enumerate(zip(self._shares, slots, strict=True))
         ]
         self._firsts = [keys.index(key) for key in keys]
         for (rank, slot), first in zip(slots, self._firsts, strict=True):
@@ -316,9 +315,9 @@ def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> No
     facts: dict[str, Any] = {f"{name}:": value for name, value in said.items()}
     for share, tensor in zip(local.inputs, local.tensors, strict=True):
         if share.argument:
-            who, dimensions = f"inputs: {share.name}", f"{tensor.dim()} dimensions"
+            who = f"inputs: {share.name}"
             facts |= {f"{who} is": tensor.dtype, f"{who} is placed": share.placed}
-            facts[f"{who} has"] = dimensions
+            facts[f"{who} has"] = f"{tensor.dim()} dimensions"
     nothing = "nothing that requires grad, were it of size 0,"
     first, *others = ranks.gather_objects(facts)
     for rank, other in zip(ranks.names[1:], others, strict=True):
