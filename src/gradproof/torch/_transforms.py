@@ -30,7 +30,7 @@ def vjp(graph: Graph, v: Array, name: str) -> Array:
         raise Unsupported("no output has a derivative")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return graph.inputs.vector(_VJPS[name](graph, graph.outputs.cotangents(v)))
+        return graph.inputs.vector(_VJPS[name][1](graph, graph.outputs.cotangents(v)))
 
 
 def _gradients_of_run(graph: Graph, run: Callable[..., Tensors], cotangents: Tensors) -> Any:
@@ -67,17 +67,14 @@ def _hooked_vjp(graph: Graph, cotangents: Tensors) -> Any:
         return _gradients_of_run(graph, graph.roots_at, cotangents)
 
 
-_VJPS: dict[str, Callable[[Graph, Tensors], Any]] = {
-    "functional_vjp": _functional_vjp,
-    "compiled": _compiled_vjp,
-    "checkpointed": _checkpointed_vjp,
-    "hooks": _hooked_vjp,
+_VJPS: dict[str, tuple[str, Callable[[Graph, Tensors], Any]]] = {
+    "functional_vjp": ("torch.func.vjp", _functional_vjp),
+    "compiled": ("torch.compile with aot_eager", _compiled_vjp),
+    "checkpointed": ("activation checkpointing", _checkpointed_vjp),
+    "hooks": ("saved-tensor hooks that hand back copies", _hooked_vjp),
 }
 
 TRANSFORMS = (
-    Transform("functional_vjp", "torch.func.vjp"),
+    *[Transform(name, what) for name, (what, _) in _VJPS.items()],
     Transform("functional_jvp", "torch.func.jvp", forward=True),
-    Transform("compiled", "torch.compile with aot_eager"),
-    Transform("checkpointed", "activation checkpointing"),
-    Transform("hooks", "saved-tensor hooks that hand back copies"),
 )
