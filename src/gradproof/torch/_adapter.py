@@ -369,6 +369,7 @@ class TorchMap(DifferentiableMap):
         """A map that leaves out the same outputs, and begins from the same random state."""
         with restored(self.call.random.restore):
             self.call.random.restore()
+            in_double = in_double or self.call.in_double
             call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
             made = TorchMap(call, without=self._without)
         made._is_tangent = self._is_tangent

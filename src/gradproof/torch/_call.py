@@ -25,7 +25,7 @@ class Call:
 
     Args:
         mode: active whenever the user's function or backward runs, if any.
-        in_double: how a function of few bits runs in double precision; as `like`, where None.
+        in_double: how a function of few bits runs in double precision, if this one does.
         like: another call of the same function, whose runs are counted with these, and which
             begins from the same random state.
 
@@ -46,9 +46,7 @@ class Call:
         like: Call | None = None,
     ) -> None:
         self.fn, self.arguments, self.mode = fn, arguments, mode
-        self.in_double: InDouble | None = (
-            like.in_double if like and in_double is None else in_double
-        )
+        self.in_double = in_double
         self.name, self.inputs = name_of(fn), Inputs(arguments.leaves)
         self.counts: CallCounter = like.counts if like else CallCounter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)

@@ -23,10 +23,9 @@ def leaf_ids_near(outputs: Sequence[torch.Tensor]) -> tuple[set[int], bool]:
     Of a large graph they are those among its first nodes.
     """
     nodes = _nodes_near(outputs)
-    found = {id(output) for output in outputs}  # an input that is returned has no node
-    for node in nodes:
-        if node.name() == "torch::autograd::AccumulateGrad":
-            found.add(id(node.variable))
+    ends = [node for node in nodes if node.name() == "torch::autograd::AccumulateGrad"]
+    # An input that is returned has no node.
+    found = {id(output) for output in outputs} | {id(node.variable) for node in ends}
     return found, len(nodes) < _MOST_NODES
 
 
