@@ -69,18 +69,11 @@ class Arguments:
     ) -> None:
         self.masked, self.writes, self._keeps_written = choice.masked, False, False
         given: tuple[Any, ...] = (tuple(inputs), dict(kwargs))
-        self._tree = Tree(given)
-        self.captured: Captured | None = None
-        generators: list[object] = []
-        if not choice.derived:
-            captured = Captured(fn, tensors_in(given))
-            generators = captured.generators
-            if not captured.is_empty:
-                self.captured = captured
-                self._tree = Tree((*given, dict(captured.tensors)))
+        self.captured = Captured(None if choice.derived else fn, tensors_in(given))
+        self._tree = Tree((*given, dict(self.captured.tensors)))
         _refuse_hidden_tensors(self._tree, fn)
         self._flat = self._tree.leaves
-        self.generators = sources_in([*self._flat, *generators])
+        self.generators = sources_in([*self._flat, *self.captured.generators])
         self._where, names = self._chosen_places(fn, choice)
         paths = [self._tree.paths[place] for place in self._where]
         self.optional = [k for k, path in enumerate(paths) if choice.derived or path[0].idx == 2]
@@ -143,13 +136,11 @@ class Arguments:
         flat = self._flat.copy()
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
-        args, kwargs, *held = self._tree.rebuilt(flat)
+        args, kwargs, held = self._tree.rebuilt(flat)
+        given = [] if self.captured.is_empty else tensors_in((args, kwargs))
         try:
-            if self.captured is None:
+            with self.captured.exchange_tensors(held, given):
                 yield args, kwargs
-            else:
-                with self.captured.exchange_tensors(held[0], tensors_in((args, kwargs))):
-                    yield args, kwargs
         finally:
             self._renew_written_copies()
 
@@ -193,7 +184,7 @@ class Arguments:
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
         captured = self.captured
-        if captured and fn is not captured.fn:
+        if not captured.is_empty and fn is not captured.fn:
             captured = captured.counterparts_in(fn, twin or fn)
         made = copy.copy(self)
         made._flat, made.captured = flat, captured

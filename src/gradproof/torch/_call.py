@@ -98,7 +98,7 @@ class Call:
         """
         if outputs:
             self.counts.add("vjp")
-        if self.mode is None and self.in_double is None and not self.arguments.captured:
+        if self.mode is None and self.in_double is None and self.arguments.captured.is_empty:
             return backward_gradients(outputs, tensors, cotangents, **options)
         with (
             self.arguments.exchange(at or tensors),

@@ -48,6 +48,7 @@ class Captured:
     """What a function reads from outside of its arguments.
 
     Args:
+        fn: the function; None for one that reads nothing from there.
         given: the tensors among its arguments. Where it reads one of them from outside as well, it
             meets there what stands in the argument's place.
 
@@ -57,8 +58,8 @@ class Captured:
         generators: of random numbers, PyTorch's and others.
     """
 
-    def __init__(self, fn: Callable[..., Any], given: Sequence[torch.Tensor] = ()) -> None:
-        self.fn = fn
+    def __init__(self, fn: Callable[..., Any] | None, given: Sequence[torch.Tensor] = ()) -> None:
+        self.fn: Any = fn
         self.tensors: dict[str, torch.Tensor] = {}
         self.modules: list[torch.nn.Module] = []
         self.generators: list[object] = []
