@@ -7,7 +7,7 @@ import torch
 
 import gradproof
 from exhibits.frame import normal, ruled
-from exhibits.innocents import SeededDropout
+from exhibits.innocents import seeded_dropout
 from gradproof import Verdict
 
 DOUBLE, BRAIN = torch.float64, torch.bfloat16
@@ -25,17 +25,11 @@ def test_a_function_that_goes_by_strides_is_not_accused_of_it(dtype):
     assert result.verdict is Verdict.PASSED, result
     assert "goes by how its inputs lie in memory" in " ".join(result.notes)
 
-    class Misread(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return 2 * x if x.is_contiguous() else x.mT + x
+    def transposing(x):
+        return 2 * x if x.is_contiguous() else x.mT + x
 
-        @staticmethod
-        def backward(ctx, g):
-            return 2 * g
-
-    report = gradproof.check(Misread.apply, [x], checks=["backward", "memory_layout"], seed=0)
+    misread = ruled(transposing, lambda g, _: 2 * g, vmap=False)
+    report = gradproof.check(misread, [x], checks=["backward", "memory_layout"], seed=0)
     assert report["memory_layout"].verdict is Verdict.FAILED, report
 
 
@@ -43,34 +37,26 @@ def test_a_function_that_goes_by_strides_is_not_accused_of_it(dtype):
 def test_a_mask_drawn_in_the_order_of_the_memory_is_not_compared(dtype):
     x = normal(5, 5, dtype=dtype)
     checks = ["backward", "memory_layout"]
-    right = gradproof.check(SeededDropout.apply, [x], checks=checks, seed=0)["memory_layout"]
+    right = gradproof.check(seeded_dropout, [x], checks=checks, seed=0)["memory_layout"]
     assert right.verdict is Verdict.PASSED, right
     assert "draws random numbers in the order of the memory" in " ".join(right.notes)
 
 
-class RawMemory(torch.autograd.Function):
-    """The sine of what lies in memory, in the order in which it lies there, in both directions."""
+def in_order(x):
+    """What lies in memory, in the order in which it lies there."""
+    return x.T if x.stride(0) < x.stride(1) else x
 
-    @staticmethod
-    def in_order(x):
-        return x.T if x.stride(0) < x.stride(1) else x
 
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return RawMemory.in_order(x.detach()).sin()
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        slope = g * RawMemory.in_order(x).cos()
-        return slope if RawMemory.in_order(x) is x else slope.T
+def raw_slope(g, x):
+    slope = g * in_order(x).cos()
+    return slope if in_order(x) is x else slope.T
 
 
 def test_a_kernel_that_misreads_its_inputs_both_ways_is_a_finding():
     """Its derivative is right of what it computes; that is not what it is to compute."""
+    raw_sine = ruled(lambda x: in_order(x).sin(), raw_slope, vmap=False)
     x = normal(3, 3, dtype=DOUBLE)
-    report = gradproof.check(RawMemory.apply, [x], checks=["backward", "memory_layout"], seed=0)
+    report = gradproof.check(raw_sine, [x], checks=["backward", "memory_layout"], seed=0)
     assert report["backward"].verdict is Verdict.PASSED, report
     assert report["memory_layout"].verdict is Verdict.FAILED, report
 

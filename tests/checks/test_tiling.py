@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import gradproof
+from exhibits.frame import ruled
 
 SIZES = [100, 10_000, pytest.param(1_000_000, marks=pytest.mark.slow)]
 # How the entry is wrong, the rows that fail for that, and what is asked beside the usual.
@@ -47,18 +48,8 @@ def sine(wrong: str) -> Callable[[Tensor], Any]:
     calls: list[int] = []
     points: list[Tensor] = []
 
-    class Slope(torch.autograd.Function):
-        """g cos(x), whose own derivative is wrong."""
-
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
-            ctx.save_for_backward(x, g)
-            return g * x.cos()
-
-        @staticmethod
-        def backward(ctx: Any, w: Tensor) -> tuple[Tensor, Tensor]:
-            x, g = ctx.saved_tensors
-            return spoil(-w * g * x.sin()), w * x.cos()
+    # g cos(x), whose own derivative is wrong.
+    slope = ruled(lambda x, g: g * x.cos(), lambda w, x, g: (spoil(-w * g * x.sin()), w * x.cos()))
 
     class Sine(torch.autograd.Function):
         generate_vmap_rule = True
@@ -82,12 +73,12 @@ def sine(wrong: str) -> Callable[[Tensor], Any]:
             if wrong == "undefined":
                 g, other = gs
                 parts = [(g, x.cos()), (other, -x.sin())]
-                there = [v * slope for v, slope in parts if v is not None]
+                there = [v * factor for v, factor in parts if v is not None]
                 whole = sum(there) if there else None
                 return spoil(whole) if len(there) == 1 else whole
             (g,) = gs
             if wrong == "second_order":
-                return Slope.apply(x, g)
+                return slope(x, g)
             found = g * x.cos()
             if wrong == "state":
                 found = found + (spoil(g) - g) * (points[0].cos() - x.cos())

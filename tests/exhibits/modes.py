@@ -162,37 +162,23 @@ def distances(x: Tensor, y: Tensor) -> Tensor:
     return (x[:, None] - y).square().sum(-1).sqrt()
 
 
-class SineWritingOver(torch.autograd.Function):
+def sine_writing_over(itself: bool):
     """Its backward writes over a factor of its gradient, or over a copy of that."""
 
-    @staticmethod
-    def forward(ctx, x, over):
-        ctx.save_for_backward(x)
-        ctx.over = over
-        return x.sin()
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        factor = x.cos()
+        gradient = g * factor
+        (factor if itself else factor.clone()).mul_(2)
+        return gradient
 
-    @staticmethod
-    def backward(ctx, grad_output):
-        factor = ctx.saved_tensors[0].cos()
-        gradient = grad_output * factor
-        (factor if ctx.over else factor.clone()).mul_(2)
-        return gradient, None
+    return ruled(sine, backward, vmap=False)
 
 
-class SineOfACopy(torch.autograd.Function):
-    """Its backward differentiates a copy of the input, whose graph leads to no input."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        copy = ctx.saved_tensors[0].detach().requires_grad_()
-        with torch.enable_grad():
-            options = {"create_graph": True}
-            return torch.autograd.grad(copy.sin(), copy, grad_output.detach(), **options)[0]
+def backward_of_a_copy(g: Tensor, x: Tensor) -> Tensor:
+    """Differentiates a copy of the input, whose graph leads to no input."""
+    copy = x.detach().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(copy.sin(), copy, g.detach(), create_graph=True)[0]
 
 
 EXHIBITS = (
@@ -310,8 +296,8 @@ EXHIBITS = (
     Exhibit(
         name="double_backward_of_what_was_written_over",
         make_inputs=lambda: (normal(4),),
-        wrong=lambda x: SineWritingOver.apply(x, True),
-        right=lambda x: SineWritingOver.apply(x, False),
+        wrong=sine_writing_over(itself=True),
+        right=sine_writing_over(itself=False),
         check="second_order",
         order=2,
         words=("modified by an inplace operation",),
@@ -319,7 +305,7 @@ EXHIBITS = (
     Exhibit(
         name="double_backward_of_a_copy_that_leads_nowhere",
         make_inputs=lambda: (normal(4),),
-        wrong=lambda x: SineOfACopy.apply(x),
+        wrong=ruled(sine, backward_of_a_copy, vmap=False),
         right=torch.sin,
         check="second_order",
         also=OTHER_PAIRS,
