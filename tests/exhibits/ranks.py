@@ -37,8 +37,7 @@ class OnRanks:
             function.
         right: returns its right twin.
         options: returns further keywords of `check`.
-        places: some findings' inputs are called so: rank and name.
-        words: part of what is said where the ranks do not do the same.
+        places: some findings' inputs are called so: rank and name; asked where `wrong` is not None.
         check: that fails.
     """
 
@@ -47,8 +46,7 @@ class OnRanks:
     wrong: Callable[[], Callable[..., Any]] | None = None
     right: Callable[[], Callable[..., Any]] | None = None
     options: Callable[[], Mapping[str, Any]] = dict
-    places: tuple[str, ...] = ()
-    words: str = ""
+    places: tuple[str, ...] = ("rank 0, x", "rank 1, x")
     check: str = "backward"
 
     def __str__(self) -> str:
@@ -191,7 +189,6 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(lambda x: summed(x) / count(), summed),
         right=lambda: ruled(lambda x: summed(x) / count(), lambda g: summed(g) / count()),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="all-reduced in forward and in backward",
@@ -199,7 +196,6 @@ MISTAKES: tuple[OnRanks, ...] = (
         wrong=lambda: ruled(summed, summed),
         right=lambda: ruled(summed, identity),
         options=whole(output_0=Replicate()),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="only rank 0 has the gradient of what all hold",
@@ -217,14 +213,12 @@ MISTAKES: tuple[OnRanks, ...] = (
         wrong=lambda: ruled(lambda x: x * (here() + 1), lambda g: g * (here() + 1)),
         right=lambda: ruled(lambda x: x * (here() + 1), lambda g: summed(g * (here() + 1))),
         options=whole(x=Replicate()),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="the shards in a wrong order",
         inputs=rows(2, 3),
         wrong=lambda: ruled(gathered, lambda g: own_rows(summed(g), 2, (here() + 1) % count())),
         right=lambda: ruled(gathered, lambda g: own_rows(summed(g), 2, here())),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="shards taken for even",
@@ -245,42 +239,36 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(summed, Stale()),
         right=lambda: ruled(summed, waited),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="the backward of all_gather as a slice",
         inputs=rows(2, 3),
         wrong=lambda: ruled(gathered, lambda g: own_rows(g, 2, here())),
         right=lambda: ruled(gathered, lambda g: own_rows(summed(g), 2, here())),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="fewer bits on the wire",
         inputs=rows(3),
         wrong=lambda: ruled(summed, on_a_short_wire),
         right=lambda: ruled(summed, summed),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="Partial taken for Replicate",
         inputs=lambda: (replicated(numbers(4, rank=False)),),
         wrong=lambda: functools.partial(weighted, kind=Replicate()),
         right=lambda: functools.partial(weighted, kind=Partial()),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="all_to_all back without being turned round",
         inputs=lambda: (numbers(count(), 2),),
         wrong=lambda: ruled(exchanged, identity),
         right=lambda: ruled(exchanged, exchanged),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="the backward of reduce_scatter without its all_gather",
         inputs=lambda: (numbers(count(), 2),),
         wrong=lambda: ruled(scattered_sum, among_zeros),
         right=lambda: ruled(scattered_sum, gathered),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="a broadcast whose source keeps its own gradient only",
@@ -294,6 +282,7 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(summed, in_place, inside=False),
         right=lambda: ruled(summed, summed, inside=False),
+        places=(),
         check="side_effects",
     ),
     OnRanks(
@@ -328,40 +317,28 @@ def weighted(x: DTensor, kind: Any) -> Tensor:
 # A pipeline of two stages: rank 0 sends, rank 1 computes.
 
 
-class Send(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.shape = x.shape
-        dist.send(x.contiguous(), 1)
-        return x.new_zeros(0)
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> Tensor:
-        gradient = torch.empty(ctx.shape, dtype=torch.float64)
-        dist.recv(gradient, 1)
-        return gradient
+def sent(x: Tensor, to: int) -> Tensor:
+    """An output without entries, whose backward receives."""
+    dist.send(x.contiguous(), to)
+    return x.new_zeros(0)
 
 
-class Receive(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, like: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        found = torch.empty_like(like)
-        dist.recv(found, 0)
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        dist.send((g * ctx.factor).contiguous(), 0)
-        return torch.zeros_like(g), None
+def received(like: Tensor, source: int) -> Tensor:
+    found = torch.empty_like(like, memory_format=torch.contiguous_format)
+    dist.recv(found, source)
+    return found
 
 
 def stages(x: Tensor, factor: float) -> Tensor:
+    def sent_back(g: Tensor) -> Tensor:
+        sent(g * factor, 0)
+        return torch.zeros_like(g)
+
     if here() > 1:
         return x.cos()
     if here() == 0:
-        return Send.apply(x.sin())
-    return Receive.apply(x, factor) * x.exp()
+        return ruled(lambda y: sent(y, 1), lambda _: received(x, 1), inside=False)(x.sin())
+    return ruled(lambda y: received(y, 0), sent_back, inside=False)(x) * x.exp()
 
 
 # Right ones, of what PyTorch brings.
@@ -376,27 +353,12 @@ class Megatron(torch.nn.Module):
         self.down = torch.nn.Parameter(numbers(2, 3, seed=4).detach())
 
     def forward(self, x: Tensor) -> Tensor:
-        return Reduced.apply((Copied.apply(x) @ self.up).sin() @ self.down)
+        copied, reduced = ruled(view, summed, inside=False), ruled(summed, view, inside=False)
+        return reduced((copied(x) @ self.up).sin() @ self.down)
 
 
-class Copied(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return summed(g)
-
-
-class Reduced(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return summed(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g
+def view(x: Tensor) -> Tensor:
+    return x.view_as(x)
 
 
 def seeded(layer: Callable[[], torch.nn.Module]) -> torch.nn.Module:
@@ -425,7 +387,10 @@ def parallel_perceptron() -> Any:
 
 
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, back: bool = True) -> Tensor:
-    """Attention over the keys of all ranks, which go round in a ring."""
+    """Attention over the keys of all ranks, which go round in a ring, their gradients `back`."""
+    to_the_next = ruled(
+        lambda x: turned(x, 1), lambda g: turned(g, -1) if back else g, inside=False
+    )
     most = q.new_full((len(q), 1), -torch.inf)
     total, weights = torch.zeros_like(q), q.new_zeros(len(q), 1)
     for turn in range(count()):
@@ -435,21 +400,8 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, back: bool = True) -> Tensor
         total, weights = total * decay + p @ v, weights * decay + p.sum(-1, keepdim=True)
         most = new
         if turn + 1 < count():
-            k, v = Turned.apply(torch.stack([k, v]), back).unbind(0)
+            k, v = to_the_next(torch.stack([k, v])).unbind(0)
     return total / weights
-
-
-class Turned(torch.autograd.Function):
-    """To the next rank, and back to the one before; or not back, which is a mistake."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, back: bool) -> Tensor:
-        ctx.back = back
-        return turned(x, 1)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        return turned(g, -1) if ctx.back else g, None
 
 
 def turned(x: Tensor, step: int) -> Tensor:
@@ -470,20 +422,8 @@ def with_rows(fn: Callable[[Tensor], Any]) -> Callable[[], Any]:
     return lambda: lambda x: fn(x.sin()).square()
 
 
-def all_to_all(x: Tensor) -> Tensor:
-    return torch.cat(
-        nn_functional.all_to_all([x.new_empty(1, 2) for _ in range(count())], [*x.split(1)])
-    )
-
-
-class Contiguous(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g.contiguous()
+def with_contiguous_cotangent(x: Tensor) -> Tensor:
+    return ruled(view, torch.Tensor.contiguous, inside=False)(x)
 
 
 def group() -> Any:
@@ -495,7 +435,10 @@ RIGHT: tuple[OnRanks, ...] = (
         name="nn.functional.all_gather, which reads a transposed cotangent as it lies",
         inputs=rows(2, 3),
         wrong=with_rows(lambda x: torch.cat(nn_functional.all_gather(x))),
-        right=with_rows(lambda x: Contiguous.apply(torch.cat(nn_functional.all_gather(x)))),
+        right=with_rows(
+            lambda x: with_contiguous_cotangent(torch.cat(nn_functional.all_gather(x)))
+        ),
+        places=(),
         check="memory_layout",
     ),
     OnRanks(
