@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradproof._data.records import CheckResult, Finding, Kink, Report
+from gradproof._data.records import CheckResult, Finding, Report
 from gradproof._render._spans import Line, Span, number, numbers, places, wrapped_lines
 from gradproof._render.advice import advice_by_check
 
@@ -116,15 +116,13 @@ class Details:
     def _kinks(self, result: CheckResult) -> Iterator[Line]:
         """Entries without a derivative, but for those that a finding, or another check, shows."""
         found = {finding.message for finding in result.findings}
-        new = [kink for kink in result.kinks if self._is_new_kink(kink, found)]
+        unfound = [kink.message for kink in result.kinks if kink.message not in found]
+        new = list(filter(self._is_new, unfound))
         most = 1 if result.findings else SHOWN_KINKS
-        for kink in new[:most]:
-            yield from wrapped_lines("    ", kink.message)
+        for message in new[:most]:
+            yield from wrapped_lines("    ", message)
         if (more := len(new) - most) > 0:
             yield (Span(f"    ... and {more:,} more without a derivative", "dim"),)
-
-    def _is_new_kink(self, kink: Kink, found: set[str]) -> bool:
-        return kink.message not in found and self._is_new(kink.message)
 
 
 def _is_entry(finding: Finding) -> bool:

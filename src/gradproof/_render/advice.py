@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gradproof._data.checks import TABLE, row
-from gradproof._data.records import CheckResult, Finding, Report, Verdict
+from gradproof._data.records import CheckResult, Finding, Report, Verdict, round_up
 
 # Part of the summary of a check that is open -> what to try; the first that fits.
 _OF_OPEN = {
@@ -86,7 +86,7 @@ def _advice(result: CheckResult, report: Report) -> str:
         )
     off = max((_relative_gap(finding) for finding in result.findings), default=math.inf)
     if 0 < off <= _NARROW:
-        rtol = f"{_rounded_up(off):.0e}"
+        rtol = f"{round_up(off):.0e}"
         return (
             f"the largest gaps are below {rtol} of their entries: if a solver stops at a tolerance "
             f"on purpose, pass rtol={rtol}; else compare formula and function, term by term"
@@ -105,9 +105,3 @@ def _relative_gap(finding: Finding) -> float:
     """The gap in parts of what was measured; NaN counts as infinite."""
     off = abs(finding.gap / finding.measured) if finding.measured else math.inf
     return off if off == off else math.inf
-
-
-def _rounded_up(number: float) -> float:
-    """The number with one significant digit, not below it."""
-    digit = 10.0 ** math.floor(math.log10(number))
-    return math.ceil(number / digit) * digit

@@ -71,9 +71,11 @@ def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator
     if shown:
         yield ()
     below = Details(report, amount)
-    widths = [max(map(len, texts), default=0) for texts in _names_and_verdicts(shown)]
+    name_width = max((len(each.name) for each in shown), default=0)
+    verdict_width = max((len(each.verdict.value) for each in shown), default=0)
     for place, result in enumerate(shown):
-        name, verdict = f"  {result.name:<{widths[0]}}  ", _verdict(result.verdict, widths[1])
+        name = f"  {result.name:<{name_width}}  "
+        verdict = _verdict(result.verdict, verdict_width)
         indent = len(name) + len(verdict.text) + 2
         cut = amount is BRIEF and place > 0
         first, *rest = break_lines(result.summary, columns() - indent - 4 * cut) or [""]
@@ -85,10 +87,6 @@ def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator
     if shown and others:
         yield ()
     yield from others
-
-
-def _names_and_verdicts(shown: list[CheckResult]) -> tuple[list[str], list[str]]:
-    return [each.name for each in shown], [each.verdict.value for each in shown]
 
 
 def _title(report: Report) -> list[Line]:
