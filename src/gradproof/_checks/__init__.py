@@ -11,14 +11,13 @@ import importlib
 from collections.abc import Callable
 from dataclasses import replace
 
+from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.checks import TABLE, Check
 from gradproof._data.formats import SINGLE
-from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
 from gradproof._data.settings import CHECK_NAMES, RunSettings
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
-from gradproof.errors import UsageError
 
 CheckFunction = Callable[[Measurements], CheckResult]
 
@@ -64,17 +63,12 @@ def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
 def _failure_in_double(row: Check, measurements: Measurements) -> CheckResult | None:
     """The failure of the same function in float64; None where it does not fail or run there."""
     try:
-        exact = measurements.double_with_rounded_claims
-        result = check_function(row)(exact)
-        if result.verdict is not Verdict.FAILED or exact.randomness:
-            return None
-    except (UsageError, MemoryError):
-        raise
-    except Unsupported:
-        return None
-    except Exception as error:  # whatever the user's code raises there alone
-        if is_our_mistake(error):
-            raise
+        with users_errors():
+            exact = measurements.double_with_rounded_claims
+            result = check_function(row)(exact)
+            if result.verdict is not Verdict.FAILED or exact.randomness:
+                return None
+    except (Unsupported, UsersError):  # what the user's code raises there alone
         return None
     return replace(result, summary=f"{result.summary}, as the same function in float64 shows")
 

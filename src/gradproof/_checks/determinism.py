@@ -6,10 +6,11 @@ import numpy as np
 
 from gradproof._checks.agreement import repeat_finding, vector_findings
 from gradproof._checks.outcome import failed_check, passed_check
+from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import KEPT
+from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
-from gradproof.errors import UsageError
 
 _NAME = "determinism"
 _RUNS = 4  # further backwards; one where vectors are long
@@ -51,11 +52,10 @@ def recorded_gradient_findings(check: str, measurements: Measurements) -> tuple[
     found where the backward cannot be differentiated: that is no fault.
     """
     try:
-        map_, expected = measurements.map, measurements.gradient
-        _, got = map_.transposed_vjp(measurements.tangent, measurements.cotangent)
-    except (UsageError, MemoryError):
-        raise
-    except Exception:  # Unsupported, or what a user's backward raises when it is differentiated
+        with users_errors():
+            expected = measurements.gradient
+            _, got = measurements.map.transposed_vjp(measurements.tangent, measurements.cotangent)
+    except (Unsupported, UsersError):
         return ()
     if got.shape != expected.shape:  # an input has no gradient at all
         return ()

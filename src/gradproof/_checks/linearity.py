@@ -17,14 +17,13 @@ import numpy as np
 
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
-from gradproof._data.exceptions import exception_line
+from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
 from gradproof._maps.contract import DifferentiableMap, Raised, Unsupported
 from gradproof._measurements import Measurements, rounding_by_factors
 from gradproof._numdiff.special_probes import SplitProbe, split_probe
-from gradproof.errors import UsageError
 
 _NAME = "linearity"
 _SMALL_RANGE = 1e6  # largest number of a format, as of float16, that honest sums may exceed
@@ -130,11 +129,10 @@ def _is_linear_in_double(measurements: Measurements, *, forward: bool) -> bool:
     if measurements.is_double:
         return False
     try:
-        exact = measurements.double
-        return not _findings(exact, _products(exact, forward=forward), forward=forward)
-    except (UsageError, MemoryError):
-        raise
-    except Exception:  # Unsupported, or whatever the user's code raises there
+        with users_errors():
+            exact = measurements.double
+            return not _findings(exact, _products(exact, forward=forward), forward=forward)
+    except (Unsupported, UsersError):
         return False
 
 
@@ -162,13 +160,12 @@ def _products(measurements: Measurements, *, forward: bool) -> _Products:
             measurements.constant_pushforward if forward else measurements.constant_gradient
         )
     try:
-        parts, terms = _products_of_sizes(ask, split, known)
+        with users_errors():
+            parts, terms = _products_of_sizes(ask, split, known)
         if _has_small_range(map_) and not np.isfinite([*parts, *terms]).all():
             refused = f"the sizes {split.sizes} overflow"
-    except (Unsupported, UsageError, MemoryError):
-        raise
-    except Exception as error:  # whatever the user's rule raises
-        refused = f"the sizes {split.sizes} were refused: {exception_line(error)}"
+    except UsersError as error:
+        refused = f"the sizes {split.sizes} were refused: {error}"
     if refused:
         split = split.probe_of_usual_size()
         parts, terms = _products_of_sizes(ask, split, known)
