@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     file = config.getoption("gradproof_report")
     try:  # now, not after an hour of tests
-        options.choice_kind(WAYS)("gradproof_inconclusive", _inconclusive_option(config))
+        options.choice_kind(WAYS)("gradproof_inconclusive", config.getini("gradproof_inconclusive"))
         SEED("--gradproof-seed", config.getoption("gradproof_seed"))
         if file is not None:
             _output.format_of(file, "--gradproof-report")
@@ -81,10 +81,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(_install_faces(run, config.getoption("gradproof_gradcheck") is not None))
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only sends
         config.pluginmanager.register(_Collector(file), "gradproof-collector")
-
-
-def _inconclusive_option(config: pytest.Config) -> str:
-    return str(config.getini("gradproof_inconclusive"))
 
 
 @pytest.fixture
@@ -137,7 +133,7 @@ class _Run(_asserts.Run):
     """A run of pytest, which all asserting faces follow; it knows which test is at work."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.inconclusive = _inconclusive_option(config)
+        self.inconclusive = str(config.getini("gradproof_inconclusive"))
         self._config = config
         self.needs_reports = config.getoption("gradproof_report") is not None
         self._item: pytest.Item | None = None

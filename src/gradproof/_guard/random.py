@@ -81,12 +81,7 @@ _NUMPY = _NumpyState()
 # By whose they are; an adapter adds those of its framework.
 GLOBAL = {
     "Python": Source(random.getstate, random.setstate, operator.eq, random.random),
-    "NumPy": Source(
-        _NUMPY.get,
-        _NUMPY.set,
-        _is_same_numpy_state,
-        np.random.random_sample,  # the user's
-    ),
+    "NumPy": Source(_NUMPY.get, _NUMPY.set, _is_same_numpy_state, np.random.random_sample),
 }
 
 

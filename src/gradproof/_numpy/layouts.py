@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-_LAYOUTS = ("transposed", "gaps", "offset", "expanded")
-
 
 def layouts_for(shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
     """The layouts that change how a cotangent of one of these shapes lies in memory."""
@@ -18,7 +16,7 @@ def layouts_for(shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
     many = any(size > 1 for size in sizes)
     square = any(sum(extent > 1 for extent in shape) > 1 for shape in shapes)
     fits = {"transposed": square, "gaps": many, "offset": True, "expanded": many}
-    return tuple(layout for layout in _LAYOUTS if fits[layout])
+    return tuple(layout for layout, is_of_use in fits.items() if is_of_use)
 
 
 def in_layout(array: Any, layout: str) -> Any:

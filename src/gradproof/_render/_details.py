@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradproof._data.records import CheckResult, Finding, Report
-from gradproof._render._spans import Line, Span, number, numbers, places, wrapped_lines
+from gradproof._render._spans import Line, Span, number, places, wrapped_lines
 from gradproof._render.advice import advice_by_check
 
 SHOWN_KINKS = 8
@@ -132,11 +133,12 @@ def _is_entry(finding: Finding) -> bool:
 
 def _entry_in_full(finding: Finding) -> Iterator[Line]:
     yield (Span("    "), Span(places(finding), "place"))
-    values = numbers(finding)
-    for name in ("claimed", "measured"):
-        yield (Span(f"      {name:<10}", "dim"), Span(values[name]))
-    allowed = (Span("  allowed ", "dim"), Span(values["allowed"]))
-    yield (Span("      gap       ", "dim"), Span(f"{values['gap']:<8}"), *allowed)
+    claimed, measured = (number(x, finding.digits) for x in (finding.claimed, finding.measured))
+    error = "" if math.isnan(finding.error) else f" +- {finding.error:.2g}"
+    yield (Span("      claimed   ", "dim"), Span(claimed))
+    yield (Span("      measured  ", "dim"), Span(f"{measured}{error}"))
+    allowed = (Span("  allowed ", "dim"), Span(f"{finding.allowed:.2g}"))
+    yield (Span("      gap       ", "dim"), Span(f"{finding.gap:<8.3g}"), *allowed)
 
 
 def _entry_in_a_line(finding: Finding) -> Iterator[Line]:

@@ -5,7 +5,6 @@ Plain text and the terminal show the same lines; only the terminal looks at the 
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from collections.abc import Iterator
@@ -94,18 +93,6 @@ def place(kind: str, at: Place) -> str:
 def places(finding: Finding) -> str:
     sides = (("input", finding.input), ("output", finding.output))
     return " -> ".join(place(kind, at) for kind, at in sides if at is not None)
-
-
-def numbers(finding: Finding) -> dict[str, str]:
-    """Claimed, measured with its error bar, gap and allowed."""
-    precision = finding.digits
-    error = "" if math.isnan(finding.error) else f" +- {finding.error:.2g}"
-    return {
-        "claimed": number(finding.claimed, precision),
-        "measured": f"{number(finding.measured, precision)}{error}",
-        "gap": f"{finding.gap:.3g}",
-        "allowed": f"{finding.allowed:.2g}",
-    }
 
 
 def number(value: float, precision: int = 6) -> str:

@@ -64,9 +64,9 @@ def _advice_on_open(result: CheckResult) -> str:
 
 
 def _wants_reference(result: CheckResult) -> bool:
-    """Whether a mode is open since no reference was believed, and the user gave none."""
+    """Whether a mode that is open had no reference that was believed, and the user gave none."""
     unbelieved = "; not " in result.reference and "reference" not in result.reference
-    return result.verdict is Verdict.INCONCLUSIVE and unbelieved and result.name in _MODES
+    return unbelieved and result.name in _MODES
 
 
 def _advice(result: CheckResult, report: Report) -> str:
