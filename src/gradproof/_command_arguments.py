@@ -21,7 +21,7 @@ from gradproof._data.by_hand import CLAIMS
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.frames import users_traceback
 from gradproof._data.options import short_repr as in_a_message
-from gradproof._data.specs import ArraySpec
+from gradproof._data.specs import drawn_array
 from gradproof.errors import UsageError
 
 
@@ -101,16 +101,19 @@ def call_arguments(
     def argument_value(option: str, text: str) -> Any:
         if not _is_array(text):
             return _literal_value(option, text)
-        described = None if text.endswith((".npy", ".pt")) else ArraySpec.parse(text)
         if text.endswith(".pt") and framework != "torch":
             raise UsageError(f"{option}: {text!r} is of PyTorch, and the arrays are of {framework}")
         try:
-            if described is not None:
-                return arrays.array_from_numpy(described.drawn_values(rng), described.dtype, device)
+            if text.endswith(".pt"):
+                return arrays.array_from_file(text, device)
             if text.endswith(".npy"):
                 values = np.load(text)
-                return arrays.array_from_numpy(values, str(values.dtype), device)
-            return arrays.array_from_file(text, device)
+                dtype = str(values.dtype)
+            else:
+                values, dtype = drawn_array(text, rng)
+            return arrays.array_from_numpy(values, dtype, device)
+        except UsageError:
+            raise
         except Exception as error:  # no such file, device or dtype, or no memory
             said = first_line(error)
             raise UsageError(f"{option}: cannot make an array of {text!r}: {said}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,51 +17,40 @@ INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 _FORM = re.compile(r"(?P<dtype>\w+)\[(?P<shape>.*)\]", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class ArraySpec:
-    """The dtype and the shape of an array whose values are drawn."""
+def drawn_array(text: str, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], str]:
+    """Values of the array that a text describes, and its dtype.
 
-    dtype: str  # one of FLOATS, COMPLEX or INTEGERS
-    shape: tuple[int, ...]
+    Args:
+        text: `DTYPE[SIZE,...]`; blanks are ignored.
+        rng: draws standard normal numbers; 0 and 1 for the dtypes of whole numbers.
 
-    @classmethod
-    def parse(cls, text: str) -> ArraySpec:
-        """The described array.
+    Returns:
+        Values in float64, complex128 or int64, to be cast to the dtype, and the name of that. Real
+        and imaginary parts are independent.
 
-        Args:
-            text: `DTYPE[SIZE,...]`; blanks are ignored.
-
-        Raises:
-            UsageError: another form, an unknown dtype, a size that is no integer >= 0.
-        """
-        match = _FORM.fullmatch(re.sub(r"\s", "", text))
-        if match is None:
-            raise UsageError(
-                f"array: expected DTYPE[SIZE,...] such as float64[3,4], got {short_repr(text)}"
-            )
-        known = FLOATS + COMPLEX + INTEGERS
-        if match["dtype"] not in known:
-            raise UsageError(
-                f"array: unknown dtype {short_repr(match['dtype'])} in {short_repr(text)}; "
-                f"use {', '.join(known)}"
-            )
-        sizes = match["shape"].split(",") if match["shape"] else []
-        if not all(re.fullmatch(r"\d{1,18}", size, re.ASCII) for size in sizes):
-            raise UsageError(
-                f"array: sizes are integers >= 0 of at most 18 digits, got {short_repr(text)}"
-            )
-        return cls(match["dtype"], tuple(int(size) for size in sizes))
-
-    def drawn_values(self, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-        """Standard normal numbers; 0 and 1 for the dtypes of whole numbers.
-
-        Returns:
-            An array of the shape in float64, complex128 or int64, to be cast to the dtype. Real and
-            imaginary parts are independent.
-        """
-        if self.dtype in INTEGERS:
-            return np.asarray(rng.integers(0, 2, self.shape))
-        values = rng.standard_normal(self.shape)
-        if self.dtype in COMPLEX:
-            return np.asarray(values + 1j * rng.standard_normal(self.shape))
-        return np.asarray(values)
+    Raises:
+        UsageError: another form, an unknown dtype, a size that is no integer >= 0.
+    """
+    match = _FORM.fullmatch(re.sub(r"\s", "", text))
+    if match is None:
+        raise UsageError(
+            f"array: expected DTYPE[SIZE,...] such as float64[3,4], got {short_repr(text)}"
+        )
+    dtype, known = match["dtype"], FLOATS + COMPLEX + INTEGERS
+    if dtype not in known:
+        raise UsageError(
+            f"array: unknown dtype {short_repr(dtype)} in {short_repr(text)}; "
+            f"use {', '.join(known)}"
+        )
+    sizes = match["shape"].split(",") if match["shape"] else []
+    if not all(re.fullmatch(r"\d{1,18}", size, re.ASCII) for size in sizes):
+        raise UsageError(
+            f"array: sizes are integers >= 0 of at most 18 digits, got {short_repr(text)}"
+        )
+    shape = tuple(int(size) for size in sizes)
+    if dtype in INTEGERS:
+        return np.asarray(rng.integers(0, 2, shape)), dtype
+    values = np.asarray(rng.standard_normal(shape))
+    if dtype in COMPLEX:
+        values = values + 1j * rng.standard_normal(shape)
+    return np.asarray(values), dtype
