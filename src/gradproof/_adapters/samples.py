@@ -85,7 +85,10 @@ class Samples:
         for size in sorted({size for values in self.values.values() for size in values.shape}):
             alike = {n: a for n, a in self.values.items() if size in a.shape and a.size}
             for other in SIZES:
-                shapes = {n: _shape_with(other, size, a.shape) for n, a in alike.items()}
+                shapes = {
+                    name: tuple(other if extent == size else extent for extent in values.shape)
+                    for name, values in alike.items()
+                }
                 if other != size and 0 < sum(map(math.prod, shapes.values())) <= LARGEST:
                     changed = {
                         n: _resized_values(alike[n], shape, rng) for n, shape in shapes.items()
@@ -107,10 +110,6 @@ class Samples:
                 yield f"ties in {name}", {name: CHANGES["ties"](values)}
             elif values.dtype.kind == "b" and not values.shape:
                 yield f"{name}={not values}", {name: np.logical_not(values)}
-
-
-def _shape_with(other: int, size: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(other if n == size else n for n in shape)
 
 
 def _resized_values(values: Values, shape: tuple[int, ...], rng: np.random.Generator) -> Values:

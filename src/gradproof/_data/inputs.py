@@ -102,8 +102,6 @@ def parameter_names(fn: Callable[..., Any]) -> list[str]:
     plain = _wrapped_function(fn)
     if type(plain) is types.FunctionType and not vars(plain):
         return list(plain.__code__.co_varnames[: plain.__code__.co_argcount])
-    if _is_silent(plain):
-        return []
     single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [parameter.name for parameter in parameters_of(fn) if parameter.kind in single]
 

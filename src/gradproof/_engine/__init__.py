@@ -125,7 +125,7 @@ def check(
         trusted=trusted,
     )  # fmt: skip
     question = Question(fn, inputs, kwargs, requested, wrt=wrt, domain=domain, names=names)
-    map_ = question.map()
+    map_ = question.build(question.arguments, question.kwargs)
     chosen = question.settings(map_)
     report = run_checks(map_, chosen, target=name_of(question.fn))
     return _sweep.report_with_sweep(report, question, chosen) if requested.sweep else report

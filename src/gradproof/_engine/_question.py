@@ -71,10 +71,6 @@ class Question:
             map_.keep_limits(space_with_limits(map_.domain, map_.point, self._domain))
         return map_
 
-    def map(self) -> DifferentiableMap:
-        """The map at the arguments given."""
-        return self.build(self.arguments, self.kwargs)
-
     def settings(self, map_: DifferentiableMap) -> RunSettings:
         """What is asked of such a map."""
         chosen = self._settings

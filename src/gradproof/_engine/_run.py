@@ -52,7 +52,17 @@ def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -
                 results.append(skipped or check_result(row, measurements))
     finally:
         map_.close()
-    return _report(map_, results, started, settings.seed, target)
+    return Report(
+        target=target,
+        inputs=_descriptions(map_.domain),
+        outputs=_descriptions(map_.codomain),
+        checks=_results_with_notes(
+            tuple(results), (*border_notes(map_.domain, map_.point), *map_.notes)
+        ),
+        calls=dict(map_.counts),
+        seconds=time.perf_counter() - started,
+        seed=settings.seed,
+    )
 
 
 def _skipped_after_failure(row: Check, results: Sequence[CheckResult]) -> CheckResult | None:
@@ -111,26 +121,6 @@ def _unsupported_result(row: Check, missing: Unsupported, settings: RunSettings)
     if name not in settings.required:
         return CheckResult(name, Verdict.SKIPPED, reason)
     return CheckResult(name, Verdict.FAILED, reason, (Finding(name, reason, "unsupported"),))
-
-
-def _report(
-    map_: DifferentiableMap,
-    results: Sequence[CheckResult],
-    started: float,
-    seed: int,
-    target: str,
-) -> Report:
-    return Report(
-        target=target,
-        inputs=_descriptions(map_.domain),
-        outputs=_descriptions(map_.codomain),
-        checks=_results_with_notes(
-            tuple(results), (*border_notes(map_.domain, map_.point), *map_.notes)
-        ),
-        calls=dict(map_.counts),
-        seconds=time.perf_counter() - started,
-        seed=seed,
-    )
 
 
 def _descriptions(space: Space) -> tuple[str, ...]:
