@@ -148,6 +148,7 @@ def judge(make: Callable[[], GradcheckQuestion], options: Options, raise_excepti
         said = _all_open_questions(report, derivative)
         return _answer_if_not_refuted(said, options.inconclusive, raise_exception, report)
     _raise_what_the_user_raised(derivative, report)
+    _warn_of_undefined(report)
     if not raise_exception:
         return False
     phrases = Phrases(derivative, options.nondet_tol, options.dtypes)
@@ -207,9 +208,20 @@ def _all_open_questions(report: Report, derivative: TorchMap) -> str:
     return f"{report.target}: no wrong derivative was found, but: {said}" if said else ""
 
 
-def _warn(message: str) -> None:
+def _warn_of_undefined(report: Report) -> None:
+    """As PyTorch: undefined gradients were not always looked at, and the option leaves them out."""
+    first = findings_in_order(report.findings)[0]
+    if first.check == "missing_grad_output" and "tangent" not in first.kind:
+        _warn(
+            "Backwards compatibility: undefined gradients are tested by default; "
+            "check_undefined_grad=False leaves that out",
+            UserWarning,
+        )
+
+
+def _warn(message: str, kind: type[Warning] = DerivativeWarning) -> None:
     """Warn at the user's line, be it by way of PyTorch's helpers, or in the place of PyTorch's."""
-    warnings.warn(message, DerivativeWarning, stacklevel=users_frame("torch")[1])
+    warnings.warn(message, kind, stacklevel=users_frame("torch")[1])
 
 
 def _open_questions(result: CheckResult) -> tuple[str, ...]:
