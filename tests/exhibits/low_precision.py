@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, leaf, normal, ruled, without_differences
+from exhibits.frame import Exhibit, leaf, normal, ruled
 
 SINGLE, HALF, BRAIN = torch.float32, torch.float16, torch.bfloat16
 LOW = (SINGLE, HALF, BRAIN)
@@ -100,33 +99,16 @@ def row_negated(gradient: Tensor) -> Tensor:
     return torch.cat([gradient[:-1], -gradient[-1:]])
 
 
-def changed(value: Callable[..., Tensor], change: Callable[..., Any]) -> Callable[..., Tensor]:
-    """The same; below double precision the gradients by PyTorch's rules are changed.
-
-    `change` takes the cotangent and the gradients.
-    """
+def choosing(value: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The same; below double precision the last row of each of its gradients is negated."""
 
     def backward(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         leaves = [each.detach().requires_grad_() for each in inputs]
         with torch.enable_grad():
             right = torch.autograd.grad(value(*leaves), leaves, g)
-        return change(g, *right) if g.dtype in LOW else right
+        return tuple(map(row_negated, right)) if g.dtype in LOW else right
 
     return ruled(value, backward, vmap=False)
-
-
-def choosing(value: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The same; below double precision the last row of each of its gradients is negated."""
-    return changed(value, lambda _, *right: tuple(map(row_negated, right)))
-
-
-def first_times(factor: float) -> Callable[..., tuple[Tensor, ...]]:
-    return lambda _, first, *others: (factor * first, *others)
-
-
-def share_of_the_sum(share: float) -> Callable[..., tuple[Tensor, ...]]:
-    """A bias that is taken out again has no gradient, and here a share of a sum."""
-    return lambda g, x, weight, bias: (x, weight, bias + share * g.sum(0))
 
 
 def to_the_nearest(a: Tensor, b: Tensor) -> Tensor:
@@ -202,7 +184,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def attention_of_a_wrong_value(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The same; below double precision the gradient of v is two per cent too large."""
-    return attention(q, k, changed(torch.clone, first_times(1.02))(v))
+    larger = ruled(torch.clone, lambda g, x: 1.02 * g if x.dtype in LOW else g)
+    return torch.softmax(q @ k.mT, -1) @ larger(v)
 
 
 def saturated() -> tuple[Tensor, ...]:
@@ -216,12 +199,34 @@ def normalised(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.nn.functional.batch_norm(x @ weight + bias, None, None, training=True)
 
 
+def normalised_gradients(share: float) -> Callable[..., tuple[Tensor, ...]]:
+    """The bias is taken out again: its gradient is 0, and in few bits a share of the sum."""
+
+    def backward(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            leaves = [each.detach().requires_grad_() for each in inputs]
+            *others, bias = torch.autograd.grad(normalised(*leaves), leaves, g)
+        return *others, bias + share * g.sum(0) if g.dtype in LOW else bias
+
+    return backward
+
+
 def rows_weight_and_bias() -> tuple[Tensor, ...]:
     return tuple(normal(*shape, dtype=SINGLE) for shape in ((64, 8), (8, 16), (16,)))
 
 
 def larger_image(x: Tensor) -> Tensor:
     return torch.nn.functional.interpolate(x, scale_factor=1.7, mode="bicubic")
+
+
+def larger_image_gradient(times: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            (found,) = torch.autograd.grad(larger_image(leaf), leaf, g)
+        return times * found if x.dtype in LOW else found
+
+    return backward
 
 
 SHARE = torch.tensor(0.3, dtype=torch.float64)  # 0.3008 in bfloat16
@@ -240,7 +245,8 @@ def reconstruction(mean: Tensor, deviation: Tensor) -> Tensor:
 
 def wrong_reconstruction(mean: Tensor, deviation: Tensor) -> Tensor:
     """The same; below double precision the gradient of the mean is one per cent too large."""
-    return reconstruction(changed(torch.clone, first_times(1.01))(mean), deviation)
+    larger = ruled(torch.clone, lambda g, x: 1.01 * g if x.dtype in LOW else g)
+    return reconstruction(larger(mean), deviation)
 
 
 def square(z: Tensor) -> Tensor:
@@ -283,6 +289,19 @@ def norm_by_finfo(x: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + torch.finfo(x.dtype).eps)
 
 
+def norm_by_finfo_backward(factor: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """In single precision times a factor."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            (found,) = torch.autograd.grad(
+                norm_by_finfo(again := x.detach().requires_grad_()), again, g
+            )
+        return factor * found if g.dtype in LOW else found
+
+    return backward
+
+
 def cubic(x: Tensor, at: Tensor) -> Tensor:
     """Interpolates between seven numbers; its weights are what is left of terms up to 15."""
     u = (at.tanh() + 1) * 1.99 + 1
@@ -300,15 +319,28 @@ def cubic(x: Tensor, at: Tensor) -> Tensor:
     return sum(w * x[(place - 1 + k).clamp(0, len(x) - 1)] for k, w in enumerate(weights))
 
 
+def cubic_backward(factor: float) -> Callable[..., tuple[Tensor, ...]]:
+    """Computed again, and in bfloat16 times a factor."""
+
+    def backward(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            again = [each.detach().requires_grad_() for each in inputs]
+            found = torch.autograd.grad(cubic(*again), again, g)
+        return (factor * found[0] if g.dtype in LOW else found[0], found[1])
+
+    return backward
+
+
 EXHIBITS = (
-    without_differences(
+    Exhibit(
         name="two_per_cent_beside_a_saturated_softmax_in_bfloat16",
         make_inputs=saturated,
         wrong=attention_of_a_wrong_value,
         right=attention,
         words=("slope off by 0.0", "gradient of v"),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="square_for_a_cube_in_a_fused_norm_of_bfloat16_beside_a_reference",
         make_inputs=rows_and_weight,
         wrong=ruled(fused_rms_norm, rms_norm_gradients(2)),
@@ -316,13 +348,15 @@ EXHIBITS = (
         place=(0, None, None, None),
         words=("claimed",),
         options={"reference": rms_norm},
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="two_per_cent_in_bfloat16_only",
         make_inputs=low(16, 16, dtype=BRAIN),
         wrong=wrong_in_low_precision(lambda gradient: 1.02 * gradient),
         right=tanh_kernel,
         words=("slope off by 0.0", "rounding explains"),
+        step=None,  # differences in few bits show none of these
     ),
     Exhibit(
         # Far below zero the kernel's 1 - tanh^2 cancels: 0 for 1e-6 is no mistake in float32.
@@ -334,72 +368,81 @@ EXHIBITS = (
         step=1e-2,
         verdict_of_right=UNDECIDED,  # far below zero a few entries are not resolved
     ),
-    without_differences(
+    Exhibit(
         # The constant is off by 0.26 per cent: a common factor of all entries, and no mistake.
         name="three_per_cent_beside_a_constant_that_bfloat16_rounds",
         make_inputs=low(64, 32, dtype=BRAIN),
         wrong=ruled(share_of, lambda g, x: share_of(1.03 * g if x.dtype in LOW else g)),
         right=share_of,
         words=("slope off by 0.0",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="one_per_cent_beside_noise_that_is_drawn_in_float32",
         make_inputs=lambda: tuple(normal(16, 8, seed=k, dtype=SINGLE) for k in (1, 2)),
         wrong=wrong_reconstruction,
         right=reconstruction,
         words=("slope off by 0.01",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="tail_of_the_last_block_dropped_in_bfloat16",
         make_inputs=low(31, dtype=BRAIN),
         wrong=wrong_in_low_precision(tail_dropped),
         right=tanh_kernel,
         words=("slope off by", "claimed 0"),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="constant_added_in_bfloat16",
         make_inputs=low(16, 16, dtype=BRAIN),
         wrong=wrong_in_low_precision(lambda gradient: gradient + 0.05),
         right=tanh_kernel,
         also=frozenset({"linearity", "missing_grad_output"}),
         words=("mean off by",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="zero_gradient_in_float16",
         make_inputs=low(16, 16, dtype=HALF),
         wrong=wrong_in_low_precision(torch.zeros_like),
         right=tanh_kernel,
         words=("off by 1,", "claimed 0"),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="sign_of_one_row_in_bfloat16",
         make_inputs=low(8, 6, dtype=BRAIN),
         wrong=wrong_in_low_precision(row_negated),
         right=tanh_kernel,
         words=("row slope off by 2", "[7, "),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="input_saved_in_eight_bits",
         make_inputs=low(32, 16, dtype=HALF),
         wrong=ruled(torch.tanh, saved_in_eight_bits),
         right=tanh_kernel,
         words=("worst entry off by",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="hundredth_of_the_sum_for_a_bias_that_is_normalised_away_in_float32",
         make_inputs=rows_weight_and_bias,
-        wrong=changed(normalised, share_of_the_sum(1e-2)),
-        right=changed(normalised, share_of_the_sum(0.0)),
+        wrong=ruled(normalised, normalised_gradients(1e-2)),
+        right=ruled(normalised, normalised_gradients(0.0)),
         words=("gradient of bias",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="part_in_a_thousand_of_an_interpolation_that_rounds_its_coordinates_in_float32",
         make_inputs=lambda: (normal(2, 3, 16, 16, dtype=SINGLE),),
-        wrong=changed(larger_image, first_times(1.001)),
-        right=changed(larger_image, first_times(1.0)),
+        wrong=ruled(larger_image, larger_image_gradient(1.001)),
+        right=ruled(larger_image, larger_image_gradient(1.0)),
         words=("slope off by 0.001",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="square_not_conjugated_in_complex64",
         make_inputs=lambda: (
             torch.view_as_complex(normal(6, 2, dtype=SINGLE).detach()).requires_grad_(),
@@ -407,78 +450,88 @@ EXHIBITS = (
         wrong=ruled(square, lambda g, z: g * 2 * z),
         right=ruled(square, lambda g, z: g * 2 * z.conj()),
         words=("claimed",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="zero_gradient_of_few_bits_inside",
         make_inputs=lambda: (normal(3),),
         wrong=ruled(sine_in_bfloat16, lambda g, x: torch.zeros_like(x)),
         right=ruled(sine_in_bfloat16, lambda g, x: g * x.cos()),
         words=("claimed 0",),
         verdict_of_right=UNDECIDED,
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="gradient_of_no_entries_is_not_a_number",
         make_inputs=lambda: (leaf(1.0, 2.0),),
         wrong=ruled(no_entries, lambda g, x: torch.full_like(x, math.nan)),
         right=no_entries,
         words=("outputs without entries", "got nan"),
         also=frozenset({"missing_grad_output"}),
+        step=None,  # there is no output that a step could change
     ),
     # What rounding chooses: which point is nearer, which number is the largest, or above zero.
-    without_differences(
+    Exhibit(
         name="row_negated_where_rounding_has_the_choice_of_the_nearest_point",
         make_inputs=brains((64, 3), (64, 3)),
         wrong=choosing(to_the_nearest),
         right=to_the_nearest,
         words=("in float64",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="row_negated_where_rounding_has_the_choice_of_a_sign",
         make_inputs=brains((32, 16), (16, 16)),
         wrong=choosing(absolute_residual),
         right=absolute_residual,
         words=("in float64",),
         verdict_of_right=UNDECIDED,  # of one output, along a tangent of 768 inputs
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="entry_negated_beside_a_branch_that_rounding_takes_otherwise",
         make_inputs=lambda: (torch.linspace(1.3, 1.5, 26).to(BRAIN).requires_grad_(),),
         wrong=choosing(jumping),
         right=jumping,
         words=("in float64",),
+        step=None,
         verdict_of_right=UNDECIDED,  # of forward mode
     ),
-    without_differences(
+    Exhibit(
         name="row_negated_by_a_layer_in_autocast_whose_loss_is_in_float32",
         make_inputs=lambda: (normal(24, 16, dtype=SINGLE), normal(16, 8, dtype=SINGLE, seed=2)),
         wrong=under_autocast(choosing(torch.tanh)),
         right=under_autocast(torch.tanh),
         also=frozenset({"forward", "forward_vs_backward", "second_point"}),
         words=("in float64",),
+        step=None,
         verdict_of_right=UNDECIDED,  # differences of bfloat16 inside, forward mode
     ),
-    without_differences(
+    Exhibit(
         name="weights_of_a_cubic_interpolation_that_cancel_in_bfloat16",
-        wrong=changed(cubic, first_times(-1.0)),
-        right=changed(cubic, first_times(1.0)),
+        wrong=ruled(cubic, cubic_backward(-1.0), vmap=False),
+        right=ruled(cubic, cubic_backward(1.0), vmap=False),
         make_inputs=lambda: (*low(7, dtype=BRAIN, seed=101)(), *low(5, dtype=BRAIN)()),
         words=("in float64",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="tenth_more_of_a_norm_whose_epsilon_goes_by_the_dtype",
-        wrong=changed(norm_by_finfo, first_times(1.1)),
-        right=changed(norm_by_finfo, first_times(1.0)),
+        wrong=ruled(norm_by_finfo, norm_by_finfo_backward(1.1), vmap=False),
+        right=ruled(norm_by_finfo, norm_by_finfo_backward(1.0), vmap=False),
         make_inputs=lambda: ((0.01 * normal(4, 6).detach()).float().requires_grad_(),),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         # In float64 its rule is another one, and wrong: that says nothing of the one in float32.
         name="tenth_more_by_a_kernel_that_knows_two_dtypes",
         wrong=ruled(torch.sin, of_two_dtypes(1.1), vmap=False),
         right=ruled(torch.sin, of_two_dtypes(1.0), vmap=False),
         make_inputs=low(5, 7, dtype=SINGLE),
         also=frozenset({"second_point"}),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         # In float64 it rounds as float32 does, which is no mistake of a kernel of 16 bits.
         name="tenth_more_of_a_single_entry_by_a_kernel_of_16_bits_that_adds_up_in_float32",
         wrong=ruled(torch.sin, by_float32(off_for_a_single_entry), vmap=False),
@@ -486,24 +539,27 @@ EXHIBITS = (
         make_inputs=low(5, 7, dtype=HALF),
         check="linearity",
         also=frozenset({"second_point"}),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         # Of two columns the terms of each entry nearly cancel, and their rounding stays.
         name="hundredth_more_by_a_norm_that_saves_its_deviations_in_float32",
         wrong=ruled(normed, saved_in_float32(1.01), vmap=False),
         right=ruled(normed, saved_in_float32(1.0), vmap=False),
         make_inputs=low(6, 2, dtype=SINGLE),
         also=frozenset({"second_point"}),
+        step=None,
     ),
     # Accused by others, or by us while they were made.
-    without_differences(
+    Exhibit(
         name="variance_of_equal_numbers_in_bfloat16",
         wrong=None,
         right=lambda x: x.var(-1),
         make_inputs=lambda: (torch.full((4, 6), 3.3, dtype=BRAIN, requires_grad=True),),
         verdict_of_right=UNDECIDED,
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="noise_of_larger_numbers_in_entries_that_are_zero",
         wrong=None,
         right=noise_of_larger_numbers,
@@ -512,9 +568,10 @@ EXHIBITS = (
             (1e4 * torch.view_as_complex(normal(6, 2, seed=2).detach())).requires_grad_(),
         ),
         verdict_of_right=UNDECIDED,
+        step=None,
     ),
     *(
-        without_differences(
+        Exhibit(
             name=f"{name}_in_bfloat16",
             # In bfloat16 it is less than rounding may be
             wrong=ruled(torch.sin, backward, vmap=False),
@@ -522,36 +579,40 @@ EXHIBITS = (
             make_inputs=low(4, 6, dtype=BRAIN),
             check=check,
             words=("x",),
+            step=None,
         )
         for name, backward, check in (
             ("row_off_unless_contiguous", row_off_unless_contiguous, "memory_layout"),
             ("off_for_a_single_entry", off_for_a_single_entry, "linearity"),
         )
     ),
-    without_differences(
+    Exhibit(
         name="padding_behind_rms_norm_and_its_own_epsilon_in_bfloat16",
         # Left out, epsilon is another number in double precision
         wrong=lambda x, weight: rms_of_ninths(x) * weight,
         right=lambda x, weight: torch.nn.functional.rms_norm(x, x.shape[-1:]) * weight,
         make_inputs=padded,
         also=frozenset({"forward", "second_point"}),
+        step=None,
     ),
     *(
-        without_differences(
+        Exhibit(
             name=f"sampled_pixels_a_tenth_too_bright_in_{name}",
             # One operator, which rounds inside: honest runs have nothing to round there
             wrong=lambda x, grid: 1.1 * sampled(x, grid) - 0.1 * sampled(x, grid).detach(),
             right=lambda x, grid: sampled(x, grid),
             make_inputs=pixels(dtype, seed),
             also=frozenset({"forward", "second_point"}),
+            step=None,
         )
         for name, dtype, seed in (("float32", SINGLE, 0), ("bfloat16", BRAIN, 2))
     ),
-    without_differences(
+    Exhibit(
         name="mean_of_distances_in_bfloat16",
         # Of one number forward mode rounds as much as the loss does
         wrong=None,
         right=torch.nn.functional.triplet_margin_loss,
         make_inputs=lambda: tuple(low(5, 4, dtype=BRAIN, seed=seed)()[0] for seed in (1, 2, 3)),
+        step=None,
     ),
 )
