@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.functional import vjp
 
-from exhibits.frame import Exhibit, normal, ruled, without_differences
+from exhibits.frame import Exhibit, normal, ruled
 
 SINGLE, BRAIN = torch.float32, torch.bfloat16
 NOT_TESTED = frozenset({"inconclusive"})
@@ -49,13 +49,14 @@ def circle(x: Tensor) -> Tensor:
 
 CANCELS = (
     *(
-        without_differences(
+        Exhibit(
             name=f"mean_left_out_of_a_sum_of_normed_rows{where}",
             make_inputs=make_inputs,
             wrong=ruled(sum_of_normed, without_the_mean),
             right=sum_of_normed,
             also=frozenset({"second_point"}),
             verdict_of_right=NOT_TESTED,
+            step=None,
         )
         for where, make_inputs in (
             ("", drawn((6, 5))),
@@ -64,12 +65,13 @@ CANCELS = (
         )
     ),
     *(
-        without_differences(
+        Exhibit(
             name=f"{name}_in_{str(dtype).removeprefix('torch.')}",
             make_inputs=drawn((6, 5), dtype=dtype),
             wrong=None,
             right=function,
             verdict_of_right=NOT_TESTED,
+            step=None,
         )
         for name, function in (
             ("sum_of_centred_rows", sum_of_centred),
@@ -157,15 +159,16 @@ def saturated() -> tuple[Tensor, ...]:
 
 
 FLOAT32_ONLY = (
-    without_differences(
+    Exhibit(
         name="root_of_the_extent_dropped_from_saturated_rows",
         make_inputs=saturated,
         wrong=ruled(attention, attention_gradients(math.sqrt(8))),
         right=ruled(attention, attention_gradients(1.0)),
         also=frozenset({"second_point"}),
         verdict_of_right=frozenset({"passed", "inconclusive"}),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="root_of_the_extent_dropped_from_large_logits_in_a_kernel_of_float32_alone",
         make_inputs=drawn((5, 8), (7, 8), (7, 8), dtype=SINGLE, scale=8.0),
         wrong=only_in_float32(attention, attention_gradients(math.sqrt(8))),
@@ -173,30 +176,34 @@ FLOAT32_ONLY = (
         also=frozenset({"second_point"}),
         cause="factor",
         options={"reference": attention},
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="root_of_the_extent_dropped_from_large_logits_in_a_kernel_that_casts",
         make_inputs=drawn((16, 8), (16, 8), (16, 8), dtype=SINGLE, scale=8.0),
         wrong=computed_in_float32(attention, attention_gradients(math.sqrt(8))),
         right=computed_in_float32(attention, attention_gradients(1.0)),
         also=frozenset({"second_point"}),
         options={"reference": attention},
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="mean_dropped_from_a_norm_at_ten_in_a_kernel_that_casts",
         make_inputs=rows_at_ten,
         wrong=computed_in_float32(norm_of_rows, norm_gradients(0.0)),
         right=computed_in_float32(norm_of_rows, norm_gradients(1.0)),
         also=frozenset({"second_point"}),
         options={"reference": norm_of_rows},
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="mean_dropped_from_a_norm_at_ten_in_a_kernel_of_float32_alone",
         make_inputs=rows_at_ten,
         wrong=only_in_float32(norm_of_rows, norm_gradients(0.0)),
         right=only_in_float32(norm_of_rows, norm_gradients(1.0)),
         also=frozenset({"second_point"}),
         options={"reference": norm_of_rows},
+        step=None,
     ),
 )
 
@@ -293,12 +300,13 @@ def sparse_rows(factor: float):
 
 
 SPARSE = (
-    without_differences(
+    Exhibit(
         name="large_sparse_constant_not_transposed",
         make_inputs=drawn((MANY,)),
         wrong=FORGOTTEN,
         right=lambda x: MATRIX @ x,
         options={"checks": ["backward", "side_effects"]},
+        step=None,
     ),
     Exhibit(
         name="sparse_gradient_of_a_table_off_by_a_tenth",
@@ -352,12 +360,13 @@ def squared_distance(x: Tensor, y: Tensor) -> Tensor:
 
 HELD = normal(4, seed=5)
 CUT_OFF = (
-    without_differences(
+    Exhibit(
         name="distance_to_a_code_book_without_its_two",
         make_inputs=drawn((4, 3)),
         wrong=CodeBook(ruled(squared_distance, lambda g, x, y: (g[:, None] * (x - y), None))),
         right=CodeBook(squared_distance),
         also=frozenset({"second_point"}),
+        step=None,
     ),
     Exhibit(
         name="tensor_that_is_only_held_behind_detach",
@@ -435,28 +444,31 @@ KEPT_IN_SINGLE = ruled(
     shifted, lambda g, x, shift: (g, g.float().sum(0).to(shift.dtype)), vmap=False
 )
 SUMS = (
-    without_differences(
+    Exhibit(
         name="sum_of_600_rows_kept_in_bfloat16",
         make_inputs=drawn((600, 3), (3,), dtype=BRAIN),
         wrong=KEPT_IN_FEW_BITS,
         right=KEPT_IN_SINGLE,
         place=(1, None, None, None),
         options={"checks": ["backward"]},
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="sum_of_600_rows_kept_in_bfloat16_below_a_sum",
         make_inputs=drawn((600, 3), (3,), dtype=BRAIN),
         wrong=lambda x, shift: KEPT_IN_FEW_BITS(x, shift).sum(),
         right=lambda x, shift: KEPT_IN_SINGLE(x, shift).sum(),
         place=(1, None, None, None),
         options={"checks": ["backward"]},
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="sum_of_200_rows_kept_in_bfloat16_whatever_the_dtype_beside_a_reference",
         make_inputs=drawn((200, 3), (3,), dtype=BRAIN),
         wrong=None,
         right=ruled(shifted, sum_in(BRAIN), vmap=False),
         options={"reference": lambda x, shift: x + shift, "checks": ["backward"]},
+        step=None,
     ),
 )
 

@@ -60,11 +60,6 @@ class Exhibit:
         return f"{self.source.replace(' ', '-')}-{self.name}"
 
 
-# An exhibit whose derivative no plain central difference shows: of few bits, at a tie, or lost
-# beside larger numbers.
-without_differences = functools.partial(Exhibit, step=None)
-
-
 def normal(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
     """Standard normal entries that require a gradient; the global generator is left alone."""
     generator = torch.Generator().manual_seed(seed)

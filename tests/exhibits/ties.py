@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, leaf, ruled, without_differences
+from exhibits.frame import Exhibit, leaf, ruled
 
 UNDECIDED = frozenset({"passed", "inconclusive"})
 
@@ -232,125 +232,140 @@ def three_alike() -> tuple[Tensor, ...]:
 
 
 EXHIBITS = (
-    without_differences(
+    Exhibit(
         # A bound by itself lowers the value alone, and raises it where the other bound rises too.
         name="a_number_between_bounds_that_are_the_same",
         make_inputs=three_alike,
         wrong=ruled(torch.clamp, thrice(1.5)),
         right=torch.clamp,
+        step=None,
         verdict_of_right=UNDECIDED,  # of three equal inputs any may be the one that counts
     ),
-    without_differences(
+    Exhibit(
         name="gates_at_zero_claim_a_slope_of_none_of_their_regions",
         make_inputs=lambda: (leaf(0.0, 0.0),),
         wrong=ruled(three_gates, three_open_gates),
         right=three_gates,
         place=(0, None, 0, ()),
         words=("outside of the slopes at the kink",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="middle_of_three_that_are_equal_claims_one_for_each",
         make_inputs=lambda: (leaf(1.0, 1.0, 1.0),),
         wrong=ruled(middle, all_of_the_middle),
         right=ruled(middle, shares_of_the_middle),
         place=(None, None, 0, ()),
         words=("not together with the others",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="largest_of_curved_values_claims_one_for_each",
         make_inputs=lambda: (leaf(1.0, 1.0, 1.0),),
         wrong=ruled(largest_sine, lambda g, x: g * where_largest(x)),
         right=ruled(largest_sine, shared_by_the_largest),
         place=(None, None, 0, ()),
         words=("not together with the others",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="largest_of_seven_equal_numbers_among_many_claims_one_for_each",
         make_inputs=seven_of_many,
         wrong=ruled(torch.amax, one_for_each_largest),
         right=torch.amax,
         place=(None, None, 0, None),
         words=("not together with the others",),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="equal_numbers_in_order_beside_a_close_one_claim_one_for_each",
         make_inputs=lambda: (leaf(0.6213, 0.2848, 0.6213, 0.6213, 0.6213, 0.62207, 0.6224),),
         wrong=ruled(in_order, one_for_each_equal),
         right=in_order,
         place=(None, None, 0, None),
         words=("not together with the others",),
+        step=None,
         verdict_of_right=UNDECIDED,  # of the close ones some slopes are not resolved
     ),
     *(
-        without_differences(
+        Exhibit(
             name=f"{name}_claims_one_for_each_of_two_that_are_equal",
             make_inputs=inputs,
             wrong=ruled(right, claimed),
             right=right,
             place=(None, None, 0, None),
             words=("not together with the others",),
+            step=None,
         )
         for name, right, claimed, inputs in (
             ("pooling", windows, one_for_each_in_a_window, lambda: (leaf(1, 1, 2, 2, 3, 1.0),)),
             ("largest_size", largest_size, one_for_each_size, lambda: (leaf(1.0, -1.0, 0.5),)),
         )
     ),
-    without_differences(
+    Exhibit(
         name="large_whole_number_at_the_edge_of_a_stair",
         make_inputs=lambda: (leaf(38656.0),),
         wrong=None,
         right=torch.floor,
+        step=None,
         verdict_of_right=UNDECIDED,  # at a jump any claim is a convention
     ),
-    without_differences(
+    Exhibit(
         name="addend_lost_beside_a_larger_one_claims_nothing",
         make_inputs=lambda: (leaf(3.0),),
         wrong=ruled(lost_beside_a_million, lambda g, x: 0 * g),
         right=lost_beside_a_million,
         place=(0, (0,), 0, (0,)),
         words=("claimed 0",),
+        step=None,
         verdict_of_right=UNDECIDED,  # ten digits are lost
     ),
-    without_differences(
+    Exhibit(
         name="ties_at_the_bounds_of_a_clamp",
         make_inputs=lambda: (leaf(1.0, 1.0, 1.0, 0.0, 0.0),),
         wrong=None,
         right=clamped_in_order,
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="divergence_of_equal_distributions",
         make_inputs=lambda: (leaf(0.0, 0.0, 0.0),),
         wrong=None,
         right=divergence,
+        step=None,
         options={
             "checks": ["forward_vs_backward", "linearity", "missing_grad_output"]
         },  # all that is seen is rounding
     ),
-    without_differences(
+    Exhibit(
         name="leaky_relu_at_zero_with_another_slope_in_forward_mode",
         make_inputs=lambda: (leaf(0.0, 0.0), leaf(0.25)),
         wrong=None,
         right=leaky,
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="a_row_in_order_taken_twice_of_many_that_are_tied_in_bfloat16",
         make_inputs=whole_numbers,
         wrong=ruled(in_order, put_back(slice(3, 4))),
         right=ruled(in_order, put_back(slice(0, 0))),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="half_of_the_range_of_a_clamp_whose_bounds_are_met_in_bfloat16",
         make_inputs=on_a_grid,
         wrong=ruled(clamped_sum, inside(0.5)),
         right=ruled(clamped_sum, inside(1.0)),
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="an_exponential_whose_square_is_infinite",
         make_inputs=lambda: (leaf(677.0, 1.0, -2.0),),
         wrong=None,
         right=waves_and_an_exponential,
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         name="direction_of_a_single_number",
         make_inputs=lambda: (
             leaf(-0.5363, -0.8425, 0.0672, 0.9411, 0.3).detach()[None].requires_grad_(),
@@ -358,6 +373,7 @@ EXHIBITS = (
         wrong=None,
         right=direction,
         order=2,
+        step=None,
         options={"checks": ["second_order"]},
         verdict_of_right=UNDECIDED,  # its derivatives are zero, and claimed as roundings
     ),
@@ -373,7 +389,7 @@ EXHIBITS = (
         step=1e-4,
         verdict_of_right=UNDECIDED,  # its tail is a staircase
     ),
-    without_differences(
+    Exhibit(
         # Each claim is one of the two slopes along its input; no draw meets the region of all.
         name="bounds_of_a_clamp_that_are_flat_added_up",
         make_inputs=lambda: (
@@ -383,28 +399,32 @@ EXHIBITS = (
             flat_at_bounds, lambda g, x: g * torch.where(x == 1, 2.0, (x.abs() < 1).to(x.dtype))
         ),
         right=flat_at_bounds,
+        step=None,
     ),
-    without_differences(
+    Exhibit(
         # ReLU's zero at zero, in more entries than eight outside of their own two slopes.
         name="an_empty_row_through_a_layer_without_bias",
         make_inputs=an_empty_row,
         wrong=ruled(layers, through_layers(2.0)),
         right=layers,
+        step=None,
         verdict_of_right=UNDECIDED,  # 20 kinks meet, and few of their regions are sampled
     ),
-    without_differences(
+    Exhibit(
         name="zeros_through_two_layers_without_bias",
         make_inputs=lambda: (torch.zeros(3, dtype=torch.float64, requires_grad=True),),
         wrong=ruled(two_layers, through_two_layers(2.0)),
         right=two_layers,
+        step=None,
         verdict_of_right=UNDECIDED,  # few of the regions that meet there are sampled
     ),
-    without_differences(
+    Exhibit(
         # The backward gives all of it to the one, forward mode to the other; convex kinks and
         # concave ones cancel along a tangent.
         name="modes_that_choose_two_sides_of_ties",
         make_inputs=lambda: tuple(leaf(1.0, -1.0, 0.5, -0.5, 2.0, -2.0) for _ in range(2)),
         wrong=None,
         right=lambda x, low: (x.clamp(min=low) ** 2).sum(),
+        step=None,
     ),
 )
