@@ -56,7 +56,6 @@ CANCELS = (
             right=sum_of_normed,
             also=frozenset({"second_point"}),
             verdict_of_right=NOT_TESTED,
-            step=None,
         )
         for where, make_inputs in (
             ("", drawn((6, 5))),
@@ -71,7 +70,6 @@ CANCELS = (
             wrong=None,
             right=function,
             verdict_of_right=NOT_TESTED,
-            step=None,
         )
         for name, function in (
             ("sum_of_centred_rows", sum_of_centred),
@@ -166,7 +164,6 @@ FLOAT32_ONLY = (
         right=ruled(attention, attention_gradients(1.0)),
         also=frozenset({"second_point"}),
         verdict_of_right=frozenset({"passed", "inconclusive"}),
-        step=None,
     ),
     Exhibit(
         name="root_of_the_extent_dropped_from_large_logits_in_a_kernel_of_float32_alone",
@@ -176,7 +173,6 @@ FLOAT32_ONLY = (
         also=frozenset({"second_point"}),
         cause="factor",
         options={"reference": attention},
-        step=None,
     ),
     Exhibit(
         name="root_of_the_extent_dropped_from_large_logits_in_a_kernel_that_casts",
@@ -185,7 +181,6 @@ FLOAT32_ONLY = (
         right=computed_in_float32(attention, attention_gradients(1.0)),
         also=frozenset({"second_point"}),
         options={"reference": attention},
-        step=None,
     ),
     Exhibit(
         name="mean_dropped_from_a_norm_at_ten_in_a_kernel_that_casts",
@@ -194,7 +189,6 @@ FLOAT32_ONLY = (
         right=computed_in_float32(norm_of_rows, norm_gradients(1.0)),
         also=frozenset({"second_point"}),
         options={"reference": norm_of_rows},
-        step=None,
     ),
     Exhibit(
         name="mean_dropped_from_a_norm_at_ten_in_a_kernel_of_float32_alone",
@@ -203,7 +197,6 @@ FLOAT32_ONLY = (
         right=only_in_float32(norm_of_rows, norm_gradients(1.0)),
         also=frozenset({"second_point"}),
         options={"reference": norm_of_rows},
-        step=None,
     ),
 )
 
@@ -306,7 +299,6 @@ SPARSE = (
         wrong=FORGOTTEN,
         right=lambda x: MATRIX @ x,
         options={"checks": ["backward", "side_effects"]},
-        step=None,
     ),
     Exhibit(
         name="sparse_gradient_of_a_table_off_by_a_tenth",
@@ -366,7 +358,6 @@ CUT_OFF = (
         wrong=CodeBook(ruled(squared_distance, lambda g, x, y: (g[:, None] * (x - y), None))),
         right=CodeBook(squared_distance),
         also=frozenset({"second_point"}),
-        step=None,
     ),
     Exhibit(
         name="tensor_that_is_only_held_behind_detach",
@@ -451,7 +442,6 @@ SUMS = (
         right=KEPT_IN_SINGLE,
         place=(1, None, None, None),
         options={"checks": ["backward"]},
-        step=None,
     ),
     Exhibit(
         name="sum_of_600_rows_kept_in_bfloat16_below_a_sum",
@@ -460,7 +450,6 @@ SUMS = (
         right=lambda x, shift: KEPT_IN_SINGLE(x, shift).sum(),
         place=(1, None, None, None),
         options={"checks": ["backward"]},
-        step=None,
     ),
     Exhibit(
         name="sum_of_200_rows_kept_in_bfloat16_whatever_the_dtype_beside_a_reference",
@@ -468,7 +457,6 @@ SUMS = (
         wrong=None,
         right=ruled(shifted, sum_in(BRAIN), vmap=False),
         options={"reference": lambda x, shift: x + shift, "checks": ["backward"]},
-        step=None,
     ),
 )
 

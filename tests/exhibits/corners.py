@@ -109,7 +109,6 @@ EXHIBITS = (
         wrong=ruled(weights, lambda g, x: gradient_of_weights(g, x) + g * x.isinf()),
         right=weights,
         place=(0, (0, 2), 0, (0, 2)),
-        step=None,
     ),
     Exhibit(
         name="floor_with_the_slope_of_the_whole_flight",
@@ -118,7 +117,6 @@ EXHIBITS = (
         right=torch.floor,
         place=(0, (0,), 0, (0,)),
         words=("claimed 1",),
-        step=None,
     ),
     Exhibit(
         name="whole_quotients_with_the_slope_of_the_quotient",
@@ -127,7 +125,6 @@ EXHIBITS = (
         right=whole_quotients,
         place=(0, (5,), 0, (2,)),
         words=("claimed -0.65", "measured 0 "),
-        step=None,
         verdict_of_right=UNDECIDED,  # of stairs no step tells a slope
     ),
     Exhibit(
@@ -137,7 +134,6 @@ EXHIBITS = (
         right=ruled(relu, lambda g, x: g * slope_of_relu(x, 0.5)),
         place=(0, (0,), 0, (0,)),
         words=("at a smooth neighbour",),
-        step=None,
     ),
     Exhibit(
         name="root_at_zero_with_the_slope_of_the_wrong_side",
@@ -147,7 +143,6 @@ EXHIBITS = (
         also=frozenset({"missing_grad_output"}),  # infinite times a cotangent of zero
         place=(0, (0,), 0, (0,)),
         words=("claimed -inf, but the slope is infinite: inf",),
-        step=None,
     ),
     Exhibit(
         name="sort_of_three_that_are_equal",
@@ -155,7 +150,6 @@ EXHIBITS = (
         wrong=ruled(sorted_values, lambda g, x: unsorted(g, x).flip(0)),
         right=ruled(sorted_values, unsorted),
         words=("at a smooth neighbour",),
-        step=None,
     ),
     Exhibit(
         name="residual_blocks_whose_relu_leaks_below_zero",
@@ -163,7 +157,6 @@ EXHIBITS = (
         wrong=residual_blocks(ruled(relu, lambda g, x: g * (x > -0.01))),
         right=residual_blocks(torch.relu),
         words=("claimed",),
-        step=None,
     ),
     Exhibit(
         name="phase_that_wraps_within_a_step",
@@ -171,6 +164,5 @@ EXHIBITS = (
         wrong=ruled(phase, tenth_less_of_one),
         right=ruled(phase, lambda g, x: g.clone()),
         place=(0, (3,), 0, (3,)),
-        step=1e-3,
     ),
 )

@@ -48,7 +48,6 @@ def _defined(name: str, wrong: Any, right: Any, reference: Any, **more: Any) -> 
         make_inputs=few_and_many,
         wrong=wrong,
         right=right,
-        step=None,
         options={"reference": reference, "trusted": True},
         **more,
     )
@@ -67,7 +66,6 @@ EXHIBITS: tuple[Exhibit, ...] = (
         wrong=ruled(rounded, lambda g, _: g),
         right=rounded,
         cause="missing mask",
-        step=None,
         verdict_of_right=frozenset({"passed", "inconclusive"}),
     ),
 )

@@ -117,7 +117,6 @@ EXHIBITS = (
         also=NO_FORWARD_RULE_NEEDED,
         place=(0, None, 1, None),
         words=("output 1",),
-        step=None,  # differences know nothing of the mark
     ),
     Exhibit(
         name="gradient_none_for_an_input_that_matters",

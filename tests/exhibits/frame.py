@@ -36,8 +36,6 @@ class Exhibit:
         hidden_inputs: inputs at which the mistake does not show.
         options: further keywords of `gradproof.check`.
         verdict_of_right: verdicts that are acceptable for `right`.
-        step: of the plain central difference by which the museum itself is checked, in units of
-            the input; None where `right` has no derivative that such a difference could show.
     """
 
     name: str
@@ -54,7 +52,6 @@ class Exhibit:
     hidden_inputs: Callable[[], tuple[Any, ...]] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     verdict_of_right: frozenset[str] = frozenset({"passed"})
-    step: float | None = 1e-5
 
     def __str__(self) -> str:
         return f"{self.source.replace(' ', '-')}-{self.name}"

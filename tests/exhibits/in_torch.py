@@ -17,14 +17,6 @@ _ALSO_OF = {  # by name
     "masked_score_whose_gradient_is_not_a_number": {"missing_grad_output"},
     "norm_that_is_not_a_number_at_zero": {"missing_grad_output"},
 }
-# Those that plain differences in double precision do not show.
-_BEYOND_DIFFERENCES = {
-    "column_of_a_small_input_dropped",
-    "relu_of_slope_two_at_zero",
-    "one_per_cent_in_float32_only",
-    "mean_of_the_gradient_forgotten_in_float32",
-    *(each.name for each in everywhere.RIGHT),
-}
 # Branches go by options there, or hide where others show; a softmax is plain code.
 _WITH_A_VERSION_OF_THEIR_OWN = {
     "constant_factor_missing",
@@ -51,7 +43,6 @@ def _exhibit(portable: Portable) -> Exhibit:
         also=frozenset(_ALSO_OF.get(portable.name, _ALSO.get(portable.check, ()))),
         place=(slot, entry, None if output is None else 0, output),
         cause=portable.cause,
-        step=None if portable.name in _BEYOND_DIFFERENCES else 1e-5,
     )
 
 

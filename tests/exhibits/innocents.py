@@ -79,7 +79,6 @@ EXHIBITS = (
         name="rounding_to_three_decimals",
         wrong=None,
         right=lambda x: torch.round(x, decimals=3),
-        step=None,
         make_inputs=lambda: (normal(5, 5),),
         verdict_of_right=UNDECIDED,  # it may be a staircase, or arithmetic that lost the change
     ),
@@ -88,7 +87,6 @@ EXHIBITS = (
         source="C5",
         wrong=None,
         right=noisy_sine(),
-        step=1e-2,
         make_inputs=lambda: (normal(5),),
         verdict_of_right=UNDECIDED,
     ),
@@ -97,7 +95,6 @@ EXHIBITS = (
         source="C8",
         wrong=None,
         right=lambda x: torch.logit(x, 0.2),
-        step=1e-5,
         make_inputs=lambda: (
             torch.linspace(0.8005, 0.813, 60, dtype=torch.float64).requires_grad_(),
         ),
@@ -107,7 +104,6 @@ EXHIBITS = (
         source="C8",
         wrong=None,
         right=torch.relu,
-        step=1e-8,
         make_inputs=lambda: (leaf(5e-7),),
         verdict_of_right=UNDECIDED,
     ),
@@ -116,7 +112,6 @@ EXHIBITS = (
         source="C9",
         wrong=None,
         right=sine_in_bfloat16,
-        step=None,
         make_inputs=lambda: (normal(5),),
         verdict_of_right=frozenset({"inconclusive"}),
     ),
@@ -125,7 +120,6 @@ EXHIBITS = (
             name=f"{right.__name__}_beside_the_border_of_its_domain",
             wrong=None,
             right=right,
-            step=None,  # steps as long as the number lead out of the domain
             make_inputs=lambda: (leaf(1 - 1e-12, 0.3),),
             verdict_of_right=UNDECIDED,  # few steps of so few digits fit in
         )
@@ -142,7 +136,6 @@ EXHIBITS = (
         name="numbers_below_the_smallest_normal_one",
         wrong=None,
         right=lambda x: 1e300 * x,
-        step=None,  # is as large as the largest of them is small
         make_inputs=lambda: (leaf(1e-310, -3e-311, 2e-310),),
     ),
 )

@@ -338,7 +338,6 @@ EXHIBITS = (
         wrong=attention_of_a_wrong_value,
         right=attention,
         words=("slope off by 0.0", "gradient of v"),
-        step=None,
     ),
     Exhibit(
         name="square_for_a_cube_in_a_fused_norm_of_bfloat16_beside_a_reference",
@@ -348,7 +347,6 @@ EXHIBITS = (
         place=(0, None, None, None),
         words=("claimed",),
         options={"reference": rms_norm},
-        step=None,
     ),
     Exhibit(
         name="two_per_cent_in_bfloat16_only",
@@ -356,7 +354,6 @@ EXHIBITS = (
         wrong=wrong_in_low_precision(lambda gradient: 1.02 * gradient),
         right=tanh_kernel,
         words=("slope off by 0.0", "rounding explains"),
-        step=None,  # differences in few bits show none of these
     ),
     Exhibit(
         # Far below zero the kernel's 1 - tanh^2 cancels: 0 for 1e-6 is no mistake in float32.
@@ -365,7 +362,6 @@ EXHIBITS = (
         wrong=ruled(gelu_by_tanh, slope_of_the_other_gelu),
         right=gelu_by_tanh,
         words=("x[",),
-        step=1e-2,
         verdict_of_right=UNDECIDED,  # far below zero a few entries are not resolved
     ),
     Exhibit(
@@ -375,7 +371,6 @@ EXHIBITS = (
         wrong=ruled(share_of, lambda g, x: share_of(1.03 * g if x.dtype in LOW else g)),
         right=share_of,
         words=("slope off by 0.0",),
-        step=None,
     ),
     Exhibit(
         name="one_per_cent_beside_noise_that_is_drawn_in_float32",
@@ -383,7 +378,6 @@ EXHIBITS = (
         wrong=wrong_reconstruction,
         right=reconstruction,
         words=("slope off by 0.01",),
-        step=None,
     ),
     Exhibit(
         name="tail_of_the_last_block_dropped_in_bfloat16",
@@ -391,7 +385,6 @@ EXHIBITS = (
         wrong=wrong_in_low_precision(tail_dropped),
         right=tanh_kernel,
         words=("slope off by", "claimed 0"),
-        step=None,
     ),
     Exhibit(
         name="constant_added_in_bfloat16",
@@ -400,7 +393,6 @@ EXHIBITS = (
         right=tanh_kernel,
         also=frozenset({"linearity", "missing_grad_output"}),
         words=("mean off by",),
-        step=None,
     ),
     Exhibit(
         name="zero_gradient_in_float16",
@@ -408,7 +400,6 @@ EXHIBITS = (
         wrong=wrong_in_low_precision(torch.zeros_like),
         right=tanh_kernel,
         words=("off by 1,", "claimed 0"),
-        step=None,
     ),
     Exhibit(
         name="sign_of_one_row_in_bfloat16",
@@ -416,7 +407,6 @@ EXHIBITS = (
         wrong=wrong_in_low_precision(row_negated),
         right=tanh_kernel,
         words=("row slope off by 2", "[7, "),
-        step=None,
     ),
     Exhibit(
         name="input_saved_in_eight_bits",
@@ -424,7 +414,6 @@ EXHIBITS = (
         wrong=ruled(torch.tanh, saved_in_eight_bits),
         right=tanh_kernel,
         words=("worst entry off by",),
-        step=None,
     ),
     Exhibit(
         name="hundredth_of_the_sum_for_a_bias_that_is_normalised_away_in_float32",
@@ -432,7 +421,6 @@ EXHIBITS = (
         wrong=ruled(normalised, normalised_gradients(1e-2)),
         right=ruled(normalised, normalised_gradients(0.0)),
         words=("gradient of bias",),
-        step=None,
     ),
     Exhibit(
         name="part_in_a_thousand_of_an_interpolation_that_rounds_its_coordinates_in_float32",
@@ -440,7 +428,6 @@ EXHIBITS = (
         wrong=ruled(larger_image, larger_image_gradient(1.001)),
         right=ruled(larger_image, larger_image_gradient(1.0)),
         words=("slope off by 0.001",),
-        step=None,
     ),
     Exhibit(
         name="square_not_conjugated_in_complex64",
@@ -450,7 +437,6 @@ EXHIBITS = (
         wrong=ruled(square, lambda g, z: g * 2 * z),
         right=ruled(square, lambda g, z: g * 2 * z.conj()),
         words=("claimed",),
-        step=None,
     ),
     Exhibit(
         name="zero_gradient_of_few_bits_inside",
@@ -459,7 +445,6 @@ EXHIBITS = (
         right=ruled(sine_in_bfloat16, lambda g, x: g * x.cos()),
         words=("claimed 0",),
         verdict_of_right=UNDECIDED,
-        step=None,
     ),
     Exhibit(
         name="gradient_of_no_entries_is_not_a_number",
@@ -468,7 +453,6 @@ EXHIBITS = (
         right=no_entries,
         words=("outputs without entries", "got nan"),
         also=frozenset({"missing_grad_output"}),
-        step=None,  # there is no output that a step could change
     ),
     # What rounding chooses: which point is nearer, which number is the largest, or above zero.
     Exhibit(
@@ -477,7 +461,6 @@ EXHIBITS = (
         wrong=choosing(to_the_nearest),
         right=to_the_nearest,
         words=("in float64",),
-        step=None,
     ),
     Exhibit(
         name="row_negated_where_rounding_has_the_choice_of_a_sign",
@@ -486,7 +469,6 @@ EXHIBITS = (
         right=absolute_residual,
         words=("in float64",),
         verdict_of_right=UNDECIDED,  # of one output, along a tangent of 768 inputs
-        step=None,
     ),
     Exhibit(
         name="entry_negated_beside_a_branch_that_rounding_takes_otherwise",
@@ -494,7 +476,6 @@ EXHIBITS = (
         wrong=choosing(jumping),
         right=jumping,
         words=("in float64",),
-        step=None,
         verdict_of_right=UNDECIDED,  # of forward mode
     ),
     Exhibit(
@@ -504,7 +485,6 @@ EXHIBITS = (
         right=under_autocast(torch.tanh),
         also=frozenset({"forward", "forward_vs_backward", "second_point"}),
         words=("in float64",),
-        step=None,
         verdict_of_right=UNDECIDED,  # differences of bfloat16 inside, forward mode
     ),
     Exhibit(
@@ -513,14 +493,12 @@ EXHIBITS = (
         right=ruled(cubic, cubic_backward(1.0), vmap=False),
         make_inputs=lambda: (*low(7, dtype=BRAIN, seed=101)(), *low(5, dtype=BRAIN)()),
         words=("in float64",),
-        step=None,
     ),
     Exhibit(
         name="tenth_more_of_a_norm_whose_epsilon_goes_by_the_dtype",
         wrong=ruled(norm_by_finfo, norm_by_finfo_backward(1.1), vmap=False),
         right=ruled(norm_by_finfo, norm_by_finfo_backward(1.0), vmap=False),
         make_inputs=lambda: ((0.01 * normal(4, 6).detach()).float().requires_grad_(),),
-        step=None,
     ),
     Exhibit(
         # In float64 its rule is another one, and wrong: that says nothing of the one in float32.
@@ -529,7 +507,6 @@ EXHIBITS = (
         right=ruled(torch.sin, of_two_dtypes(1.0), vmap=False),
         make_inputs=low(5, 7, dtype=SINGLE),
         also=frozenset({"second_point"}),
-        step=None,
     ),
     Exhibit(
         # In float64 it rounds as float32 does, which is no mistake of a kernel of 16 bits.
@@ -539,7 +516,6 @@ EXHIBITS = (
         make_inputs=low(5, 7, dtype=HALF),
         check="linearity",
         also=frozenset({"second_point"}),
-        step=None,
     ),
     Exhibit(
         # Of two columns the terms of each entry nearly cancel, and their rounding stays.
@@ -548,7 +524,6 @@ EXHIBITS = (
         right=ruled(normed, saved_in_float32(1.0), vmap=False),
         make_inputs=low(6, 2, dtype=SINGLE),
         also=frozenset({"second_point"}),
-        step=None,
     ),
     # Accused by others, or by us while they were made.
     Exhibit(
@@ -557,7 +532,6 @@ EXHIBITS = (
         right=lambda x: x.var(-1),
         make_inputs=lambda: (torch.full((4, 6), 3.3, dtype=BRAIN, requires_grad=True),),
         verdict_of_right=UNDECIDED,
-        step=None,
     ),
     Exhibit(
         name="noise_of_larger_numbers_in_entries_that_are_zero",
@@ -568,7 +542,6 @@ EXHIBITS = (
             (1e4 * torch.view_as_complex(normal(6, 2, seed=2).detach())).requires_grad_(),
         ),
         verdict_of_right=UNDECIDED,
-        step=None,
     ),
     *(
         Exhibit(
@@ -579,7 +552,6 @@ EXHIBITS = (
             make_inputs=low(4, 6, dtype=BRAIN),
             check=check,
             words=("x",),
-            step=None,
         )
         for name, backward, check in (
             ("row_off_unless_contiguous", row_off_unless_contiguous, "memory_layout"),
@@ -593,7 +565,6 @@ EXHIBITS = (
         right=lambda x, weight: torch.nn.functional.rms_norm(x, x.shape[-1:]) * weight,
         make_inputs=padded,
         also=frozenset({"forward", "second_point"}),
-        step=None,
     ),
     *(
         Exhibit(
@@ -603,7 +574,6 @@ EXHIBITS = (
             right=lambda x, grid: sampled(x, grid),
             make_inputs=pixels(dtype, seed),
             also=frozenset({"forward", "second_point"}),
-            step=None,
         )
         for name, dtype, seed in (("float32", SINGLE, 0), ("bfloat16", BRAIN, 2))
     ),
@@ -613,6 +583,5 @@ EXHIBITS = (
         wrong=None,
         right=torch.nn.functional.triplet_margin_loss,
         make_inputs=lambda: tuple(low(5, 4, dtype=BRAIN, seed=seed)()[0] for seed in (1, 2, 3)),
-        step=None,
     ),
 )

@@ -282,7 +282,6 @@ EXHIBITS = (
         order=2,
         words=("differentiated again",),
         also=frozenset({"determinism"}),
-        step=1e-2,
     ),
     Exhibit(
         name="double_backward_wrong_in_the_cotangent",
@@ -342,7 +341,6 @@ EXHIBITS = (
         right=weighted(masked_grad=True),
         options={"settings": MASKED},
         place=(0, (), 0, None),
-        step=None,
     ),
     Exhibit(
         name="unspecified_entries_get_a_gradient",
@@ -352,7 +350,6 @@ EXHIBITS = (
         check="sparse",
         options={"settings": MASKED},
         words=("x[", "unspecified"),
-        step=None,
     ),
     Exhibit(
         name="unspecified_entries_get_no_gradient_although_not_masked",

@@ -78,7 +78,6 @@ EXHIBITS = (
         wrong=Recomputed(1.05),
         right=Recomputed(1.0),
         words=("claimed",),
-        step=1e-6,
     ),
     Exhibit(
         name="gates_detached_beside_a_change_of_experts",
@@ -86,6 +85,5 @@ EXHIBITS = (
         wrong=ruled(experts, as_of(experts_with_detached_gates)),
         right=experts,
         words=("claimed",),
-        step=1e-6,
     ),
 )

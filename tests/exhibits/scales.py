@@ -205,7 +205,6 @@ def at_a_minimum(
         make_inputs=lambda: (torch.full(shape, value, dtype=torch.float64, requires_grad=True),),
         wrong=lambda x: shifted(function(x), x),
         right=function,
-        step=None,  # central differences leave more than that
         verdict_of_right=verdict_of_right,
     )
 
@@ -218,7 +217,6 @@ EXHIBITS = (
         right=torch.sin,
         place=(0, (1,), 0, (1,)),
         words=("claimed",),
-        step=None,
     ),
     Exhibit(
         name="slope_of_a_large_number_at_the_edge_of_its_domain",
@@ -226,7 +224,6 @@ EXHIBITS = (
         wrong=ruled(large_at_its_edge, lambda g, x: 3.9 * g),
         right=large_at_its_edge,
         place=(0, (0,), 0, (0,)),
-        step=None,
     ),
     Exhibit(
         name="input_off_by_a_fifth_beside_a_penalty_of_1e8",
@@ -235,7 +232,6 @@ EXHIBITS = (
         right=ruled(penalised, penalised_gradient),
         place=(0, (1,), 0, ()),
         words=("x[1]",),
-        step=None,  # a plain difference drowns beside the penalty
     ),
     Exhibit(
         name="input_off_by_a_hundredth_beside_one_in_another_unit_in_a_kernel",
@@ -243,7 +239,6 @@ EXHIBITS = (
         wrong=ruled(in_two_units, lambda g, a, b: in_two_units_kernel(g, a, b, 1.01)),
         right=ruled(in_two_units, lambda g, a, b: in_two_units_kernel(g, a, b, 1.0)),
         place=(0, (0,), 0, (0,)),
-        step=None,  # b is large beside the step, and a small
     ),
     Exhibit(
         name="column_off_by_a_tenth_beside_one_of_1e8",
@@ -252,7 +247,6 @@ EXHIBITS = (
         right=ruled(weighed, lambda g, x: g @ weights()),
         place=(0, (10,), 0, None),
         words=("x[10]",),
-        step=None,  # likewise
     ),
     Exhibit(
         name="input_off_by_a_fifth_in_a_vector_of_mixed_units",
@@ -261,7 +255,6 @@ EXHIBITS = (
         right=ruled(doubled, lambda g, x: 2 * g * torch.ones_like(x)),
         place=(0, (2,), 0, ()),
         words=("x[2]",),
-        step=None,  # likewise
     ),
     Exhibit(
         name="guarded_logarithm_of_a_tiny_number",
@@ -270,7 +263,6 @@ EXHIBITS = (
         right=torch.log,
         place=(0, (0,), 0, (0,)),
         words=("[0]",),
-        step=None,  # steps as long as the number lead out of the domain
     ),
     Exhibit(
         name="small_row_dropped_beside_large_ones",
@@ -279,7 +271,6 @@ EXHIBITS = (
         right=exponential,
         place=(0, (1,), 0, (1,)),
         words=("x[1]", "claimed 0"),
-        step=None,  # plain differences, judged beside the largest entry, do not show it
     ),
     Exhibit(
         name="small_row_wrong_among_rows_that_want_other_steps",
@@ -288,7 +279,6 @@ EXHIBITS = (
         right=ruled(power, power_gradients),
         place=(1, (1,), 0, (1,)),
         words=("exponent[1]", "claimed 0"),
-        step=None,  # plain differences, judged beside the largest entry, do not show it
     ),
     Exhibit(
         # One step for the sum of all outputs suits none: each by its own shows the row.
@@ -296,7 +286,6 @@ EXHIBITS = (
         make_inputs=powers_of_many_sizes,
         wrong=ruled(power, power_dropping_a_row),
         right=ruled(power, power_gradients),
-        step=None,
     ),
     Exhibit(
         # A constant tangent cancels, and what is left is rounding of its size.
@@ -304,7 +293,6 @@ EXHIBITS = (
         make_inputs=nearly_constant,
         wrong=ruled(softmax, lambda g, x: g * x.softmax(-1)),
         right=softmax,
-        step=None,
         verdict_of_right=UNDECIDED,  # by forward mode, along some tangents
     ),
     Exhibit(
@@ -314,7 +302,6 @@ EXHIBITS = (
         wrong=ruled(softmax, softmax_of_a_smallest_a_tenth_off),
         right=softmax,
         place=(0, (2,), 0, (2,)),
-        step=None,
         verdict_of_right=UNDECIDED,  # the largest stands still
     ),
     Exhibit(
@@ -323,7 +310,6 @@ EXHIBITS = (
         make_inputs=nearly_saturated,
         wrong=ruled(binary_cross_entropy, lambda g, p: 1e-8 * g / p),
         right=binary_cross_entropy,
-        step=None,
     ),
     Exhibit(
         name="one_row_of_many_columns_claimed_zero_by_a_kernel",
@@ -332,7 +318,6 @@ EXHIBITS = (
         right=ruled(mixed, lambda g, x: mixed_kernel(g)),
         place=(0, None, 0, (7,)),
         words=("claimed 0",),
-        step=1e-4,
     ),
     # What a claim is rounded by.
     Exhibit(
@@ -344,7 +329,6 @@ EXHIBITS = (
         ),
         place=(0, (0,), 0, (0,)),
         words=("x[0]",),
-        step=None,  # plain differences do not show 1e-13 beside 1
     ),
     Exhibit(
         name="zeros_of_a_row_with_a_millionth_of_its_largest",
@@ -353,7 +337,6 @@ EXHIBITS = (
         # As an iterative solver leaves it, of entries that are structurally zero.
         right=ruled(torch.sin, lambda g, x: g * x.cos() + 4e-9 * (g.sum() - g)),
         words=("measured 0",),
-        step=None,  # plain differences do not show 1e-6 beside 1
     ),
     Exhibit(
         name="a_tenth_less_near_the_largest_number",
@@ -372,7 +355,6 @@ EXHIBITS = (
         name="fourier_transform_of_all_sizes",
         wrong=None,
         right=lambda x: torch.fft.irfft(torch.fft.rfft(x), 8),
-        step=None,
         verdict_of_right=UNDECIDED,  # small outputs drown in the rounding of large ones
         make_inputs=lambda: (
             (normal(8).detach() * 10.0 ** torch.arange(-6, 2, dtype=torch.float64))

@@ -153,7 +153,6 @@ def exhibit(
     wrong: Any,
     right: Callable[..., Tensor] = torch.sin,
     cause: str = "stale",
-    step: float | None = 1e-5,
 ) -> Exhibit:
     return Exhibit(
         name=name,
@@ -163,7 +162,6 @@ def exhibit(
         check="second_point",
         also=ALSO,
         cause=cause,
-        step=step,
     )
 
 
@@ -245,7 +243,6 @@ EXHIBITS: tuple[Exhibit, ...] = (
         "statistic_made_once_in_bfloat16",
         Remembering(scale_once, by_the_scale, dtype=torch.bfloat16),
         cause="factor",
-        step=None,
     ),
     exhibit(
         "workspace_of_the_last_forward",

@@ -36,6 +36,5 @@ EXHIBITS: tuple[Exhibit, ...] = (
         make_inputs=lambda: (normal(9),),
         wrong=stopped_after(8),
         right=stopped_after(200),
-        step=None,  # 3e-4 of the smallest entry: plain differences do not show it
     ),
 )

@@ -43,6 +43,5 @@ EXHIBITS = (
         right=lambda x, w, b: Affine.apply(x, w, b, False),
         check="grad_metadata",
         words=("gradient of b",),
-        step=None,  # of 16 bits
     ),
 )

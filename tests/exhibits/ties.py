@@ -238,7 +238,6 @@ EXHIBITS = (
         make_inputs=three_alike,
         wrong=ruled(torch.clamp, thrice(1.5)),
         right=torch.clamp,
-        step=None,
         verdict_of_right=UNDECIDED,  # of three equal inputs any may be the one that counts
     ),
     Exhibit(
@@ -248,7 +247,6 @@ EXHIBITS = (
         right=three_gates,
         place=(0, None, 0, ()),
         words=("outside of the slopes at the kink",),
-        step=None,
     ),
     Exhibit(
         name="middle_of_three_that_are_equal_claims_one_for_each",
@@ -257,7 +255,6 @@ EXHIBITS = (
         right=ruled(middle, shares_of_the_middle),
         place=(None, None, 0, ()),
         words=("not together with the others",),
-        step=None,
     ),
     Exhibit(
         name="largest_of_curved_values_claims_one_for_each",
@@ -266,7 +263,6 @@ EXHIBITS = (
         right=ruled(largest_sine, shared_by_the_largest),
         place=(None, None, 0, ()),
         words=("not together with the others",),
-        step=None,
     ),
     Exhibit(
         name="largest_of_seven_equal_numbers_among_many_claims_one_for_each",
@@ -275,7 +271,6 @@ EXHIBITS = (
         right=torch.amax,
         place=(None, None, 0, None),
         words=("not together with the others",),
-        step=None,
     ),
     Exhibit(
         name="equal_numbers_in_order_beside_a_close_one_claim_one_for_each",
@@ -284,7 +279,6 @@ EXHIBITS = (
         right=in_order,
         place=(None, None, 0, None),
         words=("not together with the others",),
-        step=None,
         verdict_of_right=UNDECIDED,  # of the close ones some slopes are not resolved
     ),
     *(
@@ -295,7 +289,6 @@ EXHIBITS = (
             right=right,
             place=(None, None, 0, None),
             words=("not together with the others",),
-            step=None,
         )
         for name, right, claimed, inputs in (
             ("pooling", windows, one_for_each_in_a_window, lambda: (leaf(1, 1, 2, 2, 3, 1.0),)),
@@ -307,7 +300,6 @@ EXHIBITS = (
         make_inputs=lambda: (leaf(38656.0),),
         wrong=None,
         right=torch.floor,
-        step=None,
         verdict_of_right=UNDECIDED,  # at a jump any claim is a convention
     ),
     Exhibit(
@@ -317,7 +309,6 @@ EXHIBITS = (
         right=lost_beside_a_million,
         place=(0, (0,), 0, (0,)),
         words=("claimed 0",),
-        step=None,
         verdict_of_right=UNDECIDED,  # ten digits are lost
     ),
     Exhibit(
@@ -325,14 +316,12 @@ EXHIBITS = (
         make_inputs=lambda: (leaf(1.0, 1.0, 1.0, 0.0, 0.0),),
         wrong=None,
         right=clamped_in_order,
-        step=None,
     ),
     Exhibit(
         name="divergence_of_equal_distributions",
         make_inputs=lambda: (leaf(0.0, 0.0, 0.0),),
         wrong=None,
         right=divergence,
-        step=None,
         options={
             "checks": ["forward_vs_backward", "linearity", "missing_grad_output"]
         },  # all that is seen is rounding
@@ -342,28 +331,24 @@ EXHIBITS = (
         make_inputs=lambda: (leaf(0.0, 0.0), leaf(0.25)),
         wrong=None,
         right=leaky,
-        step=None,
     ),
     Exhibit(
         name="a_row_in_order_taken_twice_of_many_that_are_tied_in_bfloat16",
         make_inputs=whole_numbers,
         wrong=ruled(in_order, put_back(slice(3, 4))),
         right=ruled(in_order, put_back(slice(0, 0))),
-        step=None,
     ),
     Exhibit(
         name="half_of_the_range_of_a_clamp_whose_bounds_are_met_in_bfloat16",
         make_inputs=on_a_grid,
         wrong=ruled(clamped_sum, inside(0.5)),
         right=ruled(clamped_sum, inside(1.0)),
-        step=None,
     ),
     Exhibit(
         name="an_exponential_whose_square_is_infinite",
         make_inputs=lambda: (leaf(677.0, 1.0, -2.0),),
         wrong=None,
         right=waves_and_an_exponential,
-        step=None,
     ),
     Exhibit(
         name="direction_of_a_single_number",
@@ -373,7 +358,6 @@ EXHIBITS = (
         wrong=None,
         right=direction,
         order=2,
-        step=None,
         options={"checks": ["second_order"]},
         verdict_of_right=UNDECIDED,  # its derivatives are zero, and claimed as roundings
     ),
@@ -386,7 +370,6 @@ EXHIBITS = (
         also=frozenset({"forward_over_reverse"}),
         words=("claimed",),
         order=2,
-        step=1e-4,
         verdict_of_right=UNDECIDED,  # its tail is a staircase
     ),
     Exhibit(
@@ -399,7 +382,6 @@ EXHIBITS = (
             flat_at_bounds, lambda g, x: g * torch.where(x == 1, 2.0, (x.abs() < 1).to(x.dtype))
         ),
         right=flat_at_bounds,
-        step=None,
     ),
     Exhibit(
         # ReLU's zero at zero, in more entries than eight outside of their own two slopes.
@@ -407,7 +389,6 @@ EXHIBITS = (
         make_inputs=an_empty_row,
         wrong=ruled(layers, through_layers(2.0)),
         right=layers,
-        step=None,
         verdict_of_right=UNDECIDED,  # 20 kinks meet, and few of their regions are sampled
     ),
     Exhibit(
@@ -415,7 +396,6 @@ EXHIBITS = (
         make_inputs=lambda: (torch.zeros(3, dtype=torch.float64, requires_grad=True),),
         wrong=ruled(two_layers, through_two_layers(2.0)),
         right=two_layers,
-        step=None,
         verdict_of_right=UNDECIDED,  # few of the regions that meet there are sampled
     ),
     Exhibit(
@@ -425,6 +405,5 @@ EXHIBITS = (
         make_inputs=lambda: tuple(leaf(1.0, -1.0, 0.5, -0.5, 2.0, -2.0) for _ in range(2)),
         wrong=None,
         right=lambda x, low: (x.clamp(min=low) ** 2).sum(),
-        step=None,
     ),
 )
