@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.functional import vjp
 
 Index = tuple[int, ...]
 # Input slot, entry of it, output slot, entry of it; None where the mistake concerns no single one.
@@ -126,6 +127,27 @@ def ruled(
         return Ruled.apply(*inputs)
 
     return call
+
+
+def spoilt(
+    value: Callable[..., Any],
+    change: Callable[..., Any],
+    *,
+    dtypes: tuple[torch.dtype, ...] | None = None,
+) -> Callable[..., Any]:
+    """`value`, whose gradients by autograd go through `change`.
+
+    Args:
+        value: of the inputs, which are tensors.
+        change: of the gradients; what becomes of them.
+        dtypes: of the cotangent where that happens; everywhere where None.
+    """
+
+    def backward(g: Tensor, *inputs: Tensor) -> Any:
+        gradients = vjp(value, inputs, g)[1]
+        return change(*gradients) if dtypes is None or g.dtype in dtypes else gradients
+
+    return ruled(value, backward, vmap=False)
 
 
 def _inputs(ctx: Any) -> list[Any]:
