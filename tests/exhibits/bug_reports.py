@@ -7,9 +7,8 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.functional import vjp
 
-from exhibits.frame import Exhibit, normal, ruled
+from exhibits.frame import Exhibit, normal, ruled, spoilt
 
 SINGLE, BRAIN = torch.float32, torch.bfloat16
 NOT_TESTED = frozenset({"inconclusive"})
@@ -392,17 +391,12 @@ def positive_matrix() -> tuple[Tensor]:
     return ((b @ b.mT + 0.5 * torch.eye(4, dtype=torch.float64)).requires_grad_(),)
 
 
-def scaled_kernel(function, factor: float):
-    """The function with the gradient of autograd times a factor."""
-    return ruled(function, lambda g, x: factor * vjp(function, x.detach(), g)[1], vmap=False)
-
-
 EDGES = tuple(
     Exhibit(
         name=f"{name}_off_by_a_tenth",
         make_inputs=inputs,
-        wrong=scaled_kernel(function, 1.1),
-        right=scaled_kernel(function, 1.0),
+        wrong=spoilt(function, lambda gradient: 1.1 * gradient),
+        right=spoilt(function, lambda gradient: gradient),
         verdict_of_right=frozenset({"passed", "inconclusive"}),
     )
     for name, function, inputs in (

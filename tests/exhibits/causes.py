@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, normal, ruled
+from exhibits.frame import Exhibit, normal, ruled, spoilt
 
 SUMS = torch.eye(12, dtype=torch.float64) + normal(12, 12, seed=5).detach() / 4
 MIXED = torch.view_as_complex(normal(4, 3, 2, seed=6).detach())
@@ -19,18 +19,8 @@ def sums(x: Tensor) -> Tensor:
     return SUMS @ x.exp().flatten()
 
 
-def sums_with(change: Callable[[Tensor], Tensor]):
-    """Sums of exponentials whose gradient goes through `change`."""
-    return ruled(sums, lambda g, x: change((g @ SUMS).view_as(x) * x.exp()))
-
-
 def mixed(z: Tensor) -> Tensor:
     return MIXED @ z
-
-
-def mixed_with(change: Callable[[Tensor], Tensor]):
-    """A complex linear map, likewise."""
-    return ruled(mixed, lambda g, _: change(MIXED.mH @ g))
 
 
 def matrix() -> tuple[Tensor]:
@@ -56,22 +46,21 @@ def _changed(
     cause: str,
     change: Callable[[Tensor], Tensor],
     make_inputs: Callable[[], tuple[Tensor]] = matrix,
-    of: tuple[Callable[..., Any], Callable[..., Any]] = (sums_with, sums),
+    function: Callable[..., Any] = sums,
     **facts: Any,
 ) -> Exhibit:
     """One of two functions, and its twin whose gradient goes through `change`."""
-    with_change, right = of
     return Exhibit(
         name=name,
         cause=cause,
         make_inputs=make_inputs,
-        wrong=with_change(change),
-        right=right,
+        wrong=spoilt(function, change),
+        right=function,
         **facts,
     )
 
 
-_changed_complex = partial(_changed, make_inputs=numbers, of=(mixed_with, mixed))
+_changed_complex = partial(_changed, make_inputs=numbers, function=mixed)
 
 
 EXHIBITS = (

@@ -5,25 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, normal, ruled
+from exhibits.frame import Exhibit, normal, ruled, spoilt
 
 NO_FORWARD_RULE_NEEDED = frozenset({"forward"})  # plain code is wrong in forward mode alike
 
 
 def sine(x: Tensor) -> Tensor:
     return x.sin()
-
-
-def sine_times(factors: dict[int, float]):
-    """The sine of a vector whose gradient has single entries multiplied by a factor."""
-
-    def backward(g: Tensor, x: Tensor) -> Tensor:
-        factor = torch.ones(x.shape, dtype=x.dtype)
-        for index, value in factors.items():
-            factor[index] = value
-        return g * x.cos() * factor
-
-    return ruled(sine, backward)
 
 
 def product(x: Tensor, w: Tensor) -> Tensor:
@@ -67,18 +55,12 @@ def probabilities(x: Tensor) -> Tensor:
     return torch.softmax(x, -1)
 
 
-def last_rounds_forgotten(g: Tensor, x: Tensor) -> Tensor:
-    p = probabilities(x)
-    gradient = p * (g - (g * p).sum())
-    return torch.cat([gradient[:-8], torch.zeros_like(gradient[-8:])])
-
-
 EXHIBITS = (
     Exhibit(
         name="last_eight_of_two_hundred_inputs_forgotten",
         cause="zero",
         make_inputs=lambda: (normal(200),),
-        wrong=ruled(probabilities, last_rounds_forgotten),
+        wrong=spoilt(probabilities, lambda gradient: torch.cat([gradient[:-8], 0 * gradient[-8:]])),
         right=probabilities,
         words=("claimed 0",),
     ),
@@ -86,7 +68,7 @@ EXHIBITS = (
         name="one_wrong_sign_in_ten_thousand",
         source="W2b",
         make_inputs=lambda: (normal(10_000),),
-        wrong=sine_times({9_999: -1.0}),
+        wrong=spoilt(sine, lambda gradient: torch.cat([gradient[:-1], -gradient[-1:]])),
         right=sine,
         place=(0, (9_999,), 0, (9_999,)),
         words=("x[9999]",),

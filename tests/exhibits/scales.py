@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
+from torch.autograd.functional import vjp
 
-from exhibits.frame import Exhibit, leaf, normal, ruled
+from exhibits.frame import Exhibit, leaf, normal, ruled, spoilt
 
 UNDECIDED = frozenset({"passed", "inconclusive"})
 
@@ -24,16 +27,6 @@ def exponential(x: Tensor) -> Tensor:
     return x.exp()
 
 
-def exp_dropping(place: int, *, detached: bool = False):
-    """The exponential, one entry of its gradient zero; `detached`: a backward that is a kernel."""
-
-    def backward(g: Tensor, x: Tensor) -> Tensor:
-        g = g.detach() if detached else g
-        return without(place, g * x.exp())
-
-    return ruled(exponential, backward)
-
-
 HUGE = 1.7e308  # the largest double is 1.8e308
 
 
@@ -45,26 +38,11 @@ def power(base: Tensor, exponent: Tensor) -> Tensor:
     return base**exponent
 
 
-def power_gradients(g: Tensor, base: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
-    g = g.detach()
-    return g * exponent * base ** (exponent - 1), g * power(base, exponent) * base.log()
-
-
-def power_dropping_an_exponent(g: Tensor, base: Tensor, exponent: Tensor):
-    to_base, to_exponent = power_gradients(g, base, exponent)
-    return to_base, without(1, to_exponent)
-
-
 def powers_of_many_sizes() -> tuple[Tensor, ...]:
     """Bases and exponents of eight powers of ten, each."""
     generator = torch.Generator().manual_seed(7)
     draws = (torch.rand(24, dtype=torch.float64, generator=generator) for _ in range(2))
     return tuple((10.0 ** (8 * draw - 6)).requires_grad_() for draw in draws)
-
-
-def power_dropping_a_row(g: Tensor, base: Tensor, exponent: Tensor):
-    to_base, to_exponent = power_gradients(g, base, exponent)
-    return without(12, to_base), without(12, to_exponent)
 
 
 def nearly_constant() -> tuple[Tensor]:
@@ -80,16 +58,11 @@ def far_apart() -> tuple[Tensor]:
     return (leaf(154.25, -29.5, -217.75, 56.75),)
 
 
-def softmax_gradient(g: Tensor, x: Tensor) -> Tensor:
-    y = x.softmax(-1)
-    return y * (g - (g * y).sum(-1, keepdim=True))
-
-
-def softmax_of_a_smallest_a_tenth_off(g: Tensor, x: Tensor) -> Tensor:
+def smallest_a_tenth_off(g: Tensor, x: Tensor) -> Tensor:
     """1.1 times the derivative of the smallest output with respect to its own logit."""
     y = x.softmax(-1)
     smallest = (torch.arange(len(x)) == y.argmin()).to(x.dtype)
-    return softmax_gradient(g, x) + 0.1 * smallest * g * y * (1 - y)
+    return y * (g - (g * y).sum(-1, keepdim=True)) + 0.1 * smallest * g * y * (1 - y)
 
 
 def nearly_saturated() -> tuple[Tensor]:
@@ -122,43 +95,22 @@ def mixed(x: Tensor) -> Tensor:
     return (x * torch.cos(phase + torch.arange(WIDE))).sum(-1)
 
 
-def mixed_kernel(g: Tensor) -> Tensor:
-    """Its backward as a kernel: nothing can be differentiated through it."""
-    phase = torch.linspace(0.0, 7.0, 12, dtype=torch.float64)[:, None]
-    return (g.detach()[:, None] * torch.cos(phase + torch.arange(WIDE))).sum(0)
-
-
 def penalised(x: Tensor) -> Tensor:
     """A penalty of 1e8 on one input, beside which the others hardly count."""
     return 1e8 * x[0] ** 2 + x[1:].sin().sum()
-
-
-def penalised_gradient(g: Tensor, x: Tensor) -> Tensor:
-    return g * torch.cat([2e8 * x[:1], x[1:].cos()])
 
 
 def in_two_units(a: Tensor, b: Tensor) -> Tensor:
     return a * b + b.sin()
 
 
-def in_two_units_kernel(g: Tensor, a: Tensor, b: Tensor, factor: float) -> tuple[Tensor, Tensor]:
-    """Nothing can be differentiated through it, so that only projections are claimed."""
-    g = g.detach()
-    return factor * g * b, g * (a + b.cos())
-
-
 HEAVY = 3  # column that is 1e8 times as large as the others
 
 
 def weighed(x: Tensor) -> Tensor:
-    return weights() @ x
-
-
-def weights() -> Tensor:
     columns = torch.arange(WIDE, dtype=torch.float64)
-    return torch.cos(0.7 * columns + torch.arange(5.0, dtype=torch.float64)[:, None]) * torch.where(
-        columns == HEAVY, 1e8, 1.0
-    )
+    waves = torch.cos(0.7 * columns + torch.arange(5.0, dtype=torch.float64)[:, None])
+    return (waves * torch.where(columns == HEAVY, 1e8, 1.0)) @ x
 
 
 def doubled(x: Tensor) -> Tensor:
@@ -228,31 +180,31 @@ EXHIBITS = (
     Exhibit(
         name="input_off_by_a_fifth_beside_a_penalty_of_1e8",
         make_inputs=lambda: (leaf(0.7, 0.3, 0.4),),
-        wrong=ruled(penalised, lambda g, x: scaled(1, 1.2, penalised_gradient(g, x))),
-        right=ruled(penalised, penalised_gradient),
+        wrong=spoilt(penalised, partial(scaled, 1, 1.2)),
+        right=penalised,
         place=(0, (1,), 0, ()),
         words=("x[1]",),
     ),
     Exhibit(
         name="input_off_by_a_hundredth_beside_one_in_another_unit_in_a_kernel",
         make_inputs=lambda: (leaf(-2e-10, 2.8e-8, 2.8e-8, 2.1e-7), leaf(-1.2e5, 6e3, 1.2e5, 1.5e5)),
-        wrong=ruled(in_two_units, lambda g, a, b: in_two_units_kernel(g, a, b, 1.01)),
-        right=ruled(in_two_units, lambda g, a, b: in_two_units_kernel(g, a, b, 1.0)),
+        wrong=spoilt(in_two_units, lambda a, b: (1.01 * a, b)),
+        right=spoilt(in_two_units, lambda a, b: (a, b)),
         place=(0, (0,), 0, (0,)),
     ),
     Exhibit(
         name="column_off_by_a_tenth_beside_one_of_1e8",
         make_inputs=lambda: (normal(WIDE),),
-        wrong=ruled(weighed, lambda g, x: scaled(10, 1.1, g @ weights())),
-        right=ruled(weighed, lambda g, x: g @ weights()),
+        wrong=spoilt(weighed, partial(scaled, 10, 1.1)),
+        right=weighed,
         place=(0, (10,), 0, None),
         words=("x[10]",),
     ),
     Exhibit(
         name="input_off_by_a_fifth_in_a_vector_of_mixed_units",
         make_inputs=lambda: (leaf(3e-9, 5e7, 1.0),),
-        wrong=ruled(doubled, lambda g, x: scaled(2, 1.2, 2 * g * torch.ones_like(x))),
-        right=ruled(doubled, lambda g, x: 2 * g * torch.ones_like(x)),
+        wrong=spoilt(doubled, partial(scaled, 2, 1.2)),
+        right=doubled,
         place=(0, (2,), 0, ()),
         words=("x[2]",),
     ),
@@ -267,7 +219,7 @@ EXHIBITS = (
     Exhibit(
         name="small_row_dropped_beside_large_ones",
         make_inputs=spread,
-        wrong=exp_dropping(1),
+        wrong=spoilt(exponential, partial(without, 1)),
         right=exponential,
         place=(0, (1,), 0, (1,)),
         words=("x[1]", "claimed 0"),
@@ -275,8 +227,8 @@ EXHIBITS = (
     Exhibit(
         name="small_row_wrong_among_rows_that_want_other_steps",
         make_inputs=powers_of_all_sizes,
-        wrong=ruled(power, power_dropping_an_exponent),
-        right=ruled(power, power_gradients),
+        wrong=spoilt(power, lambda base, exponent: (base, without(1, exponent))),
+        right=spoilt(power, lambda base, exponent: (base, exponent)),
         place=(1, (1,), 0, (1,)),
         words=("exponent[1]", "claimed 0"),
     ),
@@ -284,8 +236,8 @@ EXHIBITS = (
         # One step for the sum of all outputs suits none: each by its own shows the row.
         name="a_row_of_powers_of_many_sizes_dropped",
         make_inputs=powers_of_many_sizes,
-        wrong=ruled(power, power_dropping_a_row),
-        right=ruled(power, power_gradients),
+        wrong=spoilt(power, lambda base, exponent: (without(12, base), without(12, exponent))),
+        right=spoilt(power, lambda base, exponent: (base, exponent)),
     ),
     Exhibit(
         # A constant tangent cancels, and what is left is rounding of its size.
@@ -299,7 +251,7 @@ EXHIBITS = (
         # The largest output is 1 to the last bit, the derivatives of the others are 1e-42 and less.
         name="the_smallest_output_of_a_saturated_softmax",
         make_inputs=far_apart,
-        wrong=ruled(softmax, softmax_of_a_smallest_a_tenth_off),
+        wrong=ruled(softmax, smallest_a_tenth_off),
         right=softmax,
         place=(0, (2,), 0, (2,)),
         verdict_of_right=UNDECIDED,  # the largest stands still
@@ -314,8 +266,8 @@ EXHIBITS = (
     Exhibit(
         name="one_row_of_many_columns_claimed_zero_by_a_kernel",
         make_inputs=lambda: (normal(WIDE),),
-        wrong=ruled(mixed, lambda g, x: mixed_kernel(without(7, g))),
-        right=ruled(mixed, lambda g, x: mixed_kernel(g)),
+        wrong=ruled(mixed, lambda g, x: vjp(mixed, x, without(7, g))[1], vmap=False),
+        right=spoilt(mixed, lambda gradient: gradient),
         place=(0, None, 0, (7,)),
         words=("claimed 0",),
     ),
