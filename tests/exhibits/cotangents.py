@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -166,58 +165,28 @@ def over_what_was_saved(*, off: float = 1.0, saved: bool = True, seen: bool = Fa
 
 
 class GradientOverTheOutput(torch.autograd.Function):
-    """The exponential, whose gradient is written over the output that was saved."""
-
-    saved = True
+    """The exponential, whose gradient is written over the output that was saved, or over a copy."""
 
     @staticmethod
-    def forward(ctx, x):
-        result = x.exp()
+    def forward(ctx, x, copied):
+        ctx.copied, result = copied, x.exp()
         ctx.save_for_backward(result)
         return result
 
-    @classmethod
-    def backward(cls, ctx, g):
+    @staticmethod
+    def backward(ctx, g):
         (result,) = ctx.saved_tensors
-        return (result.data if cls.saved else result.data.clone()).mul_(g)
+        return (result.data.clone() if ctx.copied else result.data).mul_(g), None
 
 
-class GradientOverACopyOfTheOutput(GradientOverTheOutput):
-    saved = False
+class InOneRoom(torch.nn.Module):
+    """The sine, whose output or gradient lies in memory that it keeps; or is copied from there."""
 
-
-def in_a_work_space(*, copied: bool):
-    """The sine, whose backward computes in memory that it keeps, and hands that out or a copy."""
-    room: dict[Any, Tensor] = {}
-
-    def backward(g: Tensor, x: Tensor) -> Tensor:
-        kept = room.setdefault((x.shape, x.dtype), torch.empty_like(x.detach()))
-        with torch.no_grad():
-            kept.copy_(g * x.cos())
-        return kept.clone() if copied else kept
-
-    return ruled(sine, backward, vmap=False)
-
-
-def out_of_one_buffer(*, copied: bool):
-    """The sine, whose every call writes its result into the same memory, as a CUDA graph does."""
-    room: dict[Any, Tensor] = {}
-
-    def forward(x: Tensor) -> Tensor:
-        kept = room.setdefault((x.shape, x.dtype), torch.empty_like(x.detach()))
-        kept.copy_(x.detach().sin())
-        return kept.clone() if copied else kept.detach()
-
-    return ruled(forward, lambda g, x: g * x.cos(), vmap=False)
-
-
-class Buffered(torch.nn.Module):
-    """The sine, whose output or gradient lies in a registered buffer; or is copied from there."""
-
-    def __init__(self, held: str, *, copied: bool) -> None:
+    def __init__(self, held: str, room: str, *, copied: bool) -> None:
         super().__init__()
         self.held, self.copied = held, copied
-        self.register_buffer("room", torch.zeros(6, dtype=torch.float64))
+        zeros = torch.zeros(6, dtype=torch.float64)
+        self.room = torch.nn.Buffer(zeros) if room == "registered_buffer" else zeros
         self.apply = ruled(self.value, self.gradient, vmap=False)
 
     def kept(self, found: Tensor) -> Tensor:
@@ -235,20 +204,11 @@ class Buffered(torch.nn.Module):
         return self.apply(x)
 
 
-class InputOverwritten(torch.autograd.Function):
-    """Uses its input as scratch space and does not say so (no `mark_dirty`)."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x.cos())
-        result = x.sin()
-        x.data.zero_()
-        return result
-
-    @staticmethod
-    def backward(ctx, g):
-        (slope,) = ctx.saved_tensors
-        return g * slope
+def input_overwritten(x: Tensor) -> Tensor:
+    """Uses its input as scratch space, and autograd does not see it."""
+    result = x.clone().sin()
+    x.data.zero_()
+    return result
 
 
 def off_in_every(number: int):
@@ -514,38 +474,23 @@ EXHIBITS = (
     Exhibit(
         name="gradient_written_over_the_output",
         make_inputs=lambda: (normal(6),),
-        wrong=lambda x: GradientOverTheOutput.apply(x),
-        right=lambda x: GradientOverACopyOfTheOutput.apply(x),
+        wrong=lambda x: GradientOverTheOutput.apply(x, False),
+        right=lambda x: GradientOverTheOutput.apply(x, True),
         check="side_effects",
         also=FOLLOWS_FROM_A_SPOILT_CALL,
         words=("which is output 0",),
     ),
-    Exhibit(
-        name="gradient_in_a_work_space_that_the_next_backward_overwrites",
-        make_inputs=lambda: (normal(6),),
-        wrong=in_a_work_space(copied=False),
-        right=in_a_work_space(copied=True),
-        check="side_effects",
-        words=("later backward", "gradient of x"),
-    ),
-    Exhibit(
-        name="output_in_a_buffer_that_the_next_call_overwrites",
-        make_inputs=lambda: (normal(6),),
-        wrong=out_of_one_buffer(copied=False),
-        right=out_of_one_buffer(copied=True),
-        check="side_effects",
-        words=("later call", "output 0"),
-    ),
     *(
         Exhibit(
-            name=f"{held}_in_a_registered_buffer_that_the_next_{run}_overwrites",
+            name=f"{held}_in_a_{room}_that_the_next_{run}_overwrites",
             make_inputs=lambda: (normal(6),),
-            wrong=Buffered(held, copied=False),
-            right=Buffered(held, copied=True),
+            wrong=InOneRoom(held, room, copied=False),
+            right=InOneRoom(held, room, copied=True),
             check="side_effects",
             words=(f"later {run}", held),
         )
         for held, run in (("gradient", "backward"), ("output", "call"))
+        for room in ("work_space", "registered_buffer")
     ),
     Exhibit(
         name="gradient_added_to_a_buffer",
@@ -560,7 +505,7 @@ EXHIBITS = (
     Exhibit(
         name="forward_overwrites_its_input",
         make_inputs=lambda: (normal(6),),
-        wrong=lambda x: InputOverwritten.apply(x),
+        wrong=input_overwritten,
         right=sine,
         check="side_effects",
         also=FOLLOWS_FROM_CHAOS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd.functional import vjp
 
 from exhibits.frame import Exhibit, leaf, normal, ruled
 from gradproof import Settings
@@ -83,19 +84,6 @@ def product_with_a_short_cut(g: Tensor, x: Tensor) -> Tensor:
     return g * other_factors(x)
 
 
-class ExpOfSavedIntermediate(torch.autograd.Function):
-    """exp(x^2), its backward built on numbers that forward computed outside the graph."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.slope = 2 * x * (x * x).exp()
-        return (x * x).exp()
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * ctx.slope
-
-
 def second_rule(of_cotangent: float, of_input: float):
     """The sine whose backward has a backward of its own, scaled by two factors."""
     rule = ruled(
@@ -162,23 +150,22 @@ def distances(x: Tensor, y: Tensor) -> Tensor:
     return (x[:, None] - y).square().sum(-1).sqrt()
 
 
-def sine_writing_over(itself: bool):
-    """Its backward writes over a factor of its gradient, or over a copy of that."""
-
-    def backward(g: Tensor, x: Tensor) -> Tensor:
-        factor = x.cos()
-        gradient = g * factor
-        (factor if itself else factor.clone()).mul_(2)
-        return gradient
-
-    return ruled(sine, backward, vmap=False)
+def written_over(g: Tensor, x: Tensor) -> Tensor:
+    """Writes over a factor of the gradient that it has computed."""
+    factor = x.cos()
+    gradient = g * factor
+    factor.mul_(2)
+    return gradient
 
 
-def backward_of_a_copy(g: Tensor, x: Tensor) -> Tensor:
+def through_a_copy(g: Tensor, x: Tensor) -> Tensor:
     """Differentiates a copy of the input, whose graph leads to no input."""
     copy = x.detach().requires_grad_()
-    with torch.enable_grad():
-        return torch.autograd.grad(copy.sin(), copy, g.detach(), create_graph=True)[0]
+    return vjp(torch.sin, copy, g.detach(), create_graph=True)[1]
+
+
+def exp_of_square(x: Tensor) -> Tensor:
+    return (x * x).exp()
 
 
 EXHIBITS = (
@@ -247,8 +234,8 @@ EXHIBITS = (
         cause="zero",
         source="M10",
         make_inputs=lambda: (normal(4),),
-        wrong=lambda x: ExpOfSavedIntermediate.apply(x),
-        right=lambda x: (x * x).exp(),
+        wrong=ruled(exp_of_square, lambda g, x: g * (2 * x * exp_of_square(x)).detach()),
+        right=exp_of_square,
         check="second_order",
         also=OTHER_PAIRS,
         order=2,
@@ -263,25 +250,18 @@ EXHIBITS = (
         order=2,
         words=("x",),
     ),
-    Exhibit(
-        name="gradient_with_a_graph_another_than_without",
-        make_inputs=lambda: (normal(4),),
-        wrong=ruled(sine, tenth_more_with_a_graph, vmap=False),
-        right=ruled(sine, sine_backward),
-        check="second_order",
-        order=2,
-        words=("differentiated again",),
-        also=frozenset({"determinism"}),
-    ),
-    Exhibit(
-        name="gradient_with_a_graph_another_than_without_in_float32",
-        make_inputs=lambda: (normal(4, dtype=torch.float32),),
-        wrong=ruled(sine, tenth_more_with_a_graph, vmap=False),
-        right=ruled(sine, sine_backward),
-        check="second_order",
-        order=2,
-        words=("differentiated again",),
-        also=frozenset({"determinism"}),
+    *(
+        Exhibit(
+            name=f"gradient_with_a_graph_another_than_without{where}",
+            make_inputs=lambda dtype=dtype: (normal(4, dtype=dtype),),
+            wrong=ruled(sine, tenth_more_with_a_graph, vmap=False),
+            right=ruled(sine, sine_backward),
+            check="second_order",
+            order=2,
+            words=("differentiated again",),
+            also=frozenset({"determinism"}),
+        )
+        for where, dtype in (("", torch.float64), ("_in_float32", torch.float32))
     ),
     Exhibit(
         name="double_backward_wrong_in_the_cotangent",
@@ -295,8 +275,8 @@ EXHIBITS = (
     Exhibit(
         name="double_backward_of_what_was_written_over",
         make_inputs=lambda: (normal(4),),
-        wrong=sine_writing_over(itself=True),
-        right=sine_writing_over(itself=False),
+        wrong=ruled(sine, written_over),
+        right=ruled(sine, sine_backward),
         check="second_order",
         order=2,
         words=("modified by an inplace operation",),
@@ -304,7 +284,7 @@ EXHIBITS = (
     Exhibit(
         name="double_backward_of_a_copy_that_leads_nowhere",
         make_inputs=lambda: (normal(4),),
-        wrong=ruled(sine, backward_of_a_copy, vmap=False),
+        wrong=ruled(sine, through_a_copy, vmap=False),
         right=torch.sin,
         check="second_order",
         also=OTHER_PAIRS,
