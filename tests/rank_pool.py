@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import Replicate
 
 import gradproof
-from exhibits.ranks import APART, BY_NAME, numbers, perceptron, ruled, summed
+from exhibits.ranks import APART, BY_NAME, here, numbers, perceptron, ruled, summed
 from gradproof.torch import distributed, gradcheck
 
 
@@ -43,17 +42,17 @@ class Pool:
     def __enter__(self) -> Pool:
         return self
 
-    def run(self, job: Callable[..., Any], *args: Any) -> list[Any]:
-        """What a function of a module says on every rank; what it raises, as its type and text."""
-        for pipe in self._pipes:
-            pipe.send((job, args))
-        return [pipe.recv() for pipe in self._pipes]
-
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
             process.kill()
             process.join()
         self._folder.cleanup()
+
+    def run(self, job: Callable[..., Any], *args: Any) -> list[Any]:
+        """What a function of a module says on every rank; what it raises, as its type and text."""
+        for pipe in self._pipes:
+            pipe.send((job, args))
+        return [pipe.recv() for pipe in self._pipes]
 
 
 def _serve(pipe: Any, store: str, rank: int, size: int) -> None:
@@ -84,11 +83,15 @@ def checked(name: str, which: str) -> Any:
     return str(report.verdict), failing, places, str(report)
 
 
-def asked(shapes: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """What is said of the sum at an input whose shape depends on the rank; of none where None."""
-    shape = shapes[dist.get_rank()]
+def asked(
+    fn: Callable[..., Any],
+    shapes: Sequence[tuple[int, ...] | None],
+    options: Sequence[Mapping[str, Any]],
+) -> str:
+    """What is said of a function at an input of the rank's shape, or at none, with its options."""
+    shape = shapes[here()]
     inputs = () if shape is None else (numbers(*shape),)
-    return str(distributed.check(summed, inputs, **options))
+    return str(distributed.check(fn, inputs, **options[here()]))
 
 
 def apart(name: str, backward: bool) -> Any:
@@ -99,7 +102,7 @@ def apart(name: str, backward: bool) -> Any:
 
 def alone() -> Any:
     """Only rank 0 comes."""
-    if dist.get_rank() == 1:
+    if here() == 1:
         return "elsewhere"
     return str(distributed.check(summed, (numbers(3),), budget_seconds=1))
 
@@ -108,7 +111,7 @@ def sleeping() -> Any:
     """Rank 1 does not come back for a while."""
 
     def late(x: Any) -> Any:
-        if dist.get_rank() == 1:
+        if here() == 1:
             time.sleep(10)
         return x.sin()
 
@@ -145,16 +148,6 @@ def traces() -> Any:
         dist.Work.wait is wait,
         limit == dist.group.WORLD._get_backend(torch.device("cpu")).options._timeout,
     )
-
-
-def disagreeing(name: str, values: Sequence[Any]) -> Any:
-    """An option that is another one on every rank."""
-    return str(distributed.check(summed, (numbers(3),), **{name: values[dist.get_rank()]}))
-
-
-def checked_with_other_copies() -> Any:
-    """A replicated input with other numbers on every rank."""
-    return str(distributed.check(summed, (numbers(3),), placements={"x": Replicate()}))
 
 
 def in_a_group() -> Any:

@@ -24,6 +24,9 @@ from torch.distributed.tensor import (
     distribute_tensor,
     init_device_mesh,
 )
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+from exhibits import frame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class OnRanks:
             function.
         right: returns its right twin.
         options: returns further keywords of `check`.
-        places: some findings' inputs are called so: rank and name; asked where `wrong` is not None.
+        places: some findings' inputs are called so: rank and name.
         check: that fails.
     """
 
@@ -46,7 +49,7 @@ class OnRanks:
     wrong: Callable[[], Callable[..., Any]] | None = None
     right: Callable[[], Callable[..., Any]] | None = None
     options: Callable[[], Mapping[str, Any]] = dict
-    places: tuple[str, ...] = ("rank 0, x", "rank 1, x")
+    places: tuple[str, ...] = ()
     check: str = "backward"
 
     def __str__(self) -> str:
@@ -77,20 +80,8 @@ def ruled(
     forward: Callable[..., Tensor], backward: Callable[[Tensor], Tensor], *, inside: bool = True
 ) -> Callable[..., Tensor]:
     """A collective with a backward of its own, inside of a function that is not linear."""
-
-    class Ruled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            return forward(x)
-
-        @staticmethod
-        def backward(ctx: Any, g: Tensor) -> Tensor:
-            return backward(g)
-
-    def rule(x: Tensor) -> Tensor:
-        return Ruled.apply(x.sin()).square()
-
-    return rule if inside else Ruled.apply
+    rule = frame.ruled(forward, lambda g, x: backward(g), vmap=False)
+    return (lambda x: rule(x.sin()).square()) if inside else rule
 
 
 def uneven() -> list[int]:
@@ -189,6 +180,7 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(lambda x: summed(x) / count(), summed),
         right=lambda: ruled(lambda x: summed(x) / count(), lambda g: summed(g) / count()),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="all-reduced in forward and in backward",
@@ -196,6 +188,7 @@ MISTAKES: tuple[OnRanks, ...] = (
         wrong=lambda: ruled(summed, summed),
         right=lambda: ruled(summed, identity),
         options=whole(output_0=Replicate()),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="only rank 0 has the gradient of what all hold",
@@ -213,12 +206,14 @@ MISTAKES: tuple[OnRanks, ...] = (
         wrong=lambda: ruled(lambda x: x * (here() + 1), lambda g: g * (here() + 1)),
         right=lambda: ruled(lambda x: x * (here() + 1), lambda g: summed(g * (here() + 1))),
         options=whole(x=Replicate()),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="the shards in a wrong order",
         inputs=rows(2, 3),
         wrong=lambda: ruled(gathered, lambda g: own_rows(summed(g), 2, (here() + 1) % count())),
         right=lambda: ruled(gathered, lambda g: own_rows(summed(g), 2, here())),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="shards taken for even",
@@ -239,36 +234,42 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(summed, Stale()),
         right=lambda: ruled(summed, waited),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="the backward of all_gather as a slice",
         inputs=rows(2, 3),
         wrong=lambda: ruled(gathered, lambda g: own_rows(g, 2, here())),
         right=lambda: ruled(gathered, lambda g: own_rows(summed(g), 2, here())),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="fewer bits on the wire",
         inputs=rows(3),
         wrong=lambda: ruled(summed, on_a_short_wire),
         right=lambda: ruled(summed, summed),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="Partial taken for Replicate",
         inputs=lambda: (replicated(numbers(4, rank=False)),),
         wrong=lambda: functools.partial(weighted, kind=Replicate()),
         right=lambda: functools.partial(weighted, kind=Partial()),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="all_to_all back without being turned round",
         inputs=lambda: (numbers(count(), 2),),
         wrong=lambda: ruled(exchanged, identity),
         right=lambda: ruled(exchanged, exchanged),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="the backward of reduce_scatter without its all_gather",
         inputs=lambda: (numbers(count(), 2),),
         wrong=lambda: ruled(scattered_sum, among_zeros),
         right=lambda: ruled(scattered_sum, gathered),
+        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="a broadcast whose source keeps its own gradient only",
@@ -282,7 +283,6 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(summed, in_place, inside=False),
         right=lambda: ruled(summed, summed, inside=False),
-        places=(),
         check="side_effects",
     ),
     OnRanks(
@@ -317,28 +317,29 @@ def weighted(x: DTensor, kind: Any) -> Tensor:
 # A pipeline of two stages: rank 0 sends, rank 1 computes.
 
 
-def sent(x: Tensor, to: int) -> Tensor:
-    """An output without entries, whose backward receives."""
-    dist.send(x.contiguous(), to)
+def sent(x: Tensor) -> Tensor:
+    dist.send(x.contiguous(), 1)
     return x.new_zeros(0)
 
 
 def received(like: Tensor, source: int) -> Tensor:
-    found = torch.empty_like(like, memory_format=torch.contiguous_format)
+    found = torch.empty_like(like)
     dist.recv(found, source)
     return found
 
 
-def stages(x: Tensor, factor: float) -> Tensor:
-    def sent_back(g: Tensor) -> Tensor:
-        sent(g * factor, 0)
-        return torch.zeros_like(g)
+def sent_back(g: Tensor) -> Tensor:
+    dist.send(g.contiguous(), 0)
+    return torch.zeros_like(g)
 
+
+def stages(x: Tensor, factor: float) -> Tensor:
     if here() > 1:
         return x.cos()
     if here() == 0:
-        return ruled(lambda y: sent(y, 1), lambda _: received(x, 1), inside=False)(x.sin())
-    return ruled(lambda y: received(y, 0), sent_back, inside=False)(x) * x.exp()
+        return ruled(sent, lambda _: received(x, 1), inside=False)(x.sin())
+    second = ruled(lambda x: received(x, 0), lambda g: sent_back(factor * g), inside=False)
+    return second(x) * x.exp()
 
 
 # Right ones, of what PyTorch brings.
@@ -353,55 +354,21 @@ class Megatron(torch.nn.Module):
         self.down = torch.nn.Parameter(numbers(2, 3, seed=4).detach())
 
     def forward(self, x: Tensor) -> Tensor:
-        copied, reduced = ruled(view, summed, inside=False), ruled(summed, view, inside=False)
+        copied = ruled(identity, summed, inside=False)
+        reduced = ruled(summed, identity, inside=False)
         return reduced((copied(x) @ self.up).sin() @ self.down)
 
 
-def view(x: Tensor) -> Tensor:
-    return x.view_as(x)
-
-
-def seeded(layer: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+def perceptron(width: int = 4) -> torch.nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(7)
-        return layer().double()
-
-
-def perceptron(width: int = 4) -> torch.nn.Module:
-    return seeded(
-        lambda: torch.nn.Sequential(
-            torch.nn.Linear(3, width), torch.nn.Tanh(), torch.nn.Linear(width, 3)
-        )
-    )
+        layers = (torch.nn.Linear(3, width), torch.nn.Tanh(), torch.nn.Linear(width, 3))
+    return torch.nn.Sequential(*layers).double()
 
 
 def parallel_perceptron() -> Any:
-    from torch.distributed.tensor.parallel import (
-        ColwiseParallel,
-        RowwiseParallel,
-        parallelize_module,
-    )
-
     plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
     return parallelize_module(perceptron(2 * count()), mesh(), plan)
-
-
-def ring_attention(q: Tensor, k: Tensor, v: Tensor, back: bool = True) -> Tensor:
-    """Attention over the keys of all ranks, which go round in a ring, their gradients `back`."""
-    to_the_next = ruled(
-        lambda x: turned(x, 1), lambda g: turned(g, -1) if back else g, inside=False
-    )
-    most = q.new_full((len(q), 1), -torch.inf)
-    total, weights = torch.zeros_like(q), q.new_zeros(len(q), 1)
-    for turn in range(count()):
-        scores = q @ k.mT
-        new = torch.maximum(most, scores.amax(-1, keepdim=True).detach())
-        p, decay = (scores - new).exp(), (most - new).exp()
-        total, weights = total * decay + p @ v, weights * decay + p.sum(-1, keepdim=True)
-        most = new
-        if turn + 1 < count():
-            k, v = to_the_next(torch.stack([k, v])).unbind(0)
-    return total / weights
 
 
 def turned(x: Tensor, step: int) -> Tensor:
@@ -418,33 +385,44 @@ def turned(x: Tensor, step: int) -> Tensor:
     return received
 
 
+def turned_back(g: Tensor) -> Tensor:
+    return turned(g, -1)
+
+
+def ring_attention(q: Tensor, k: Tensor, v: Tensor, back: Any = turned_back) -> Tensor:
+    """Attention over the keys of all ranks, which go round in a ring; gradients, `back`."""
+    to_the_next = ruled(lambda x: turned(x, 1), back, inside=False)
+    most = q.new_full((len(q), 1), -torch.inf)
+    total, weights = torch.zeros_like(q), q.new_zeros(len(q), 1)
+    for turn in range(count()):
+        scores = q @ k.mT
+        new = torch.maximum(most, scores.amax(-1, keepdim=True).detach())
+        p, decay = (scores - new).exp(), (most - new).exp()
+        total, weights = total * decay + p @ v, weights * decay + p.sum(-1, keepdim=True)
+        most = new
+        if turn + 1 < count():
+            k, v = to_the_next(torch.stack([k, v])).unbind(0)
+    return total / weights
+
+
 def with_rows(fn: Callable[[Tensor], Any]) -> Callable[[], Any]:
     return lambda: lambda x: fn(x.sin()).square()
 
 
-def with_contiguous_cotangent(x: Tensor) -> Tensor:
-    return ruled(view, torch.Tensor.contiguous, inside=False)(x)
-
-
-def group() -> Any:
-    return dist.group.WORLD
-
+contiguous = ruled(identity, torch.Tensor.contiguous, inside=False)
 
 RIGHT: tuple[OnRanks, ...] = (
     OnRanks(
         name="nn.functional.all_gather, which reads a transposed cotangent as it lies",
         inputs=rows(2, 3),
         wrong=with_rows(lambda x: torch.cat(nn_functional.all_gather(x))),
-        right=with_rows(
-            lambda x: with_contiguous_cotangent(torch.cat(nn_functional.all_gather(x)))
-        ),
-        places=(),
+        right=with_rows(lambda x: contiguous(torch.cat(nn_functional.all_gather(x)))),
         check="memory_layout",
     ),
     OnRanks(
         name="functional all_gather_tensor_autograd",
         inputs=rows(2, 3),
-        right=with_rows(lambda x: functional.all_gather_tensor_autograd(x, 0, group())),
+        right=with_rows(lambda x: functional.all_gather_tensor_autograd(x, 0, dist.group.WORLD)),
     ),
     OnRanks(
         name="a tensor-parallel layer in plain tensors",
@@ -475,17 +453,15 @@ RIGHT: tuple[OnRanks, ...] = (
         inputs=lambda: tuple(numbers(2, 3, seed=s) for s in (1, 2, 3)),
         right=lambda: ring_attention,
     ),
-)
-RINGS: tuple[OnRanks, ...] = (
     OnRanks(
         name="a ring whose gradients do not go back",
         inputs=lambda: tuple(numbers(2, 3, seed=s) for s in (1, 2, 3)),
-        wrong=lambda: functools.partial(ring_attention, back=False),
+        wrong=lambda: functools.partial(ring_attention, back=identity),
         right=lambda: ring_attention,
         places=("rank 0, k",),
     ),
 )
-BY_NAME = {exhibit.name: exhibit for exhibit in (*MISTAKES, *RIGHT, *RINGS)}
+BY_NAME = {exhibit.name: exhibit for exhibit in (*MISTAKES, *RIGHT)}
 
 
 # Ranks that do not do the same. Each is what one rank does otherwise, and what is said of it.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch.distributed.tensor import Replicate
 
 import rank_pool
-from exhibits.ranks import APART, BY_NAME, OnRanks
+from exhibits.ranks import APART, BY_NAME, OnRanks, summed
 from gradproof.errors import UsageError
 from gradproof.torch import distributed
 
@@ -109,7 +110,7 @@ def test_ranks_that_do_not_do_the_same_say_so_everywhere(pair, name):
     ],
 )
 def test_bad_input_is_one_sentence_on_every_rank(pair, shapes, options, said):
-    found = pair.run(rank_pool.asked, shapes, options)
+    found = pair.run(rank_pool.asked, summed, shapes, [options] * 2)
     assert [kind for kind, *_ in found] == ["UsageError"] * 2
     assert found[0][1] == found[1][1]
     assert said in found[0][1]
@@ -124,13 +125,13 @@ def test_bad_input_is_one_sentence_on_every_rank(pair, shapes, options, said):
     ],
 )
 def test_ranks_that_disagree_on_an_argument_say_so(pair, name, values):
-    found = pair.run(rank_pool.disagreeing, name, values)
+    found = pair.run(rank_pool.asked, summed, [(3,)] * 2, [{name: value} for value in values])
     said = f"{name}: {values[0]!r} on rank 0 and {values[1]!r} on rank 1; give every rank the same"
     assert [each[:2] for each in found] == [("UsageError", said)] * 2
 
 
 def test_a_replicated_input_that_differs_says_where(pair):
-    found = pair.run(rank_pool.checked_with_other_copies)
+    found = pair.run(rank_pool.asked, summed, [(3,)] * 2, [{"placements": {"x": Replicate()}}] * 2)
     assert found[0][1] == found[1][1]
     assert "placements: rank 0, x[0] is" in found[0][1]
 
@@ -162,11 +163,16 @@ def test_the_faces_for_one_rank_say_that_they_judge_it_alone(pair):
         assert any("judges that of all ranks together" in note for note in notes)
 
 
-@pytest.mark.slow
-def test_a_rank_that_does_not_come_back_is_named_on_every_rank():
+def after_a_right_function(job: Callable[..., Any]) -> list[Any]:
+    """What a job says on two ranks that have judged a function before."""
     with rank_pool.Pool(2) as pool:
         require_passed(pool, SOME[0])
-        found = pool.run(rank_pool.sleeping)
+        return pool.run(job)
+
+
+@pytest.mark.slow
+def test_a_rank_that_does_not_come_back_is_named_on_every_rank():
+    found = after_a_right_function(rank_pool.sleeping)
     assert [kind for kind, *_ in found] == ["TimeoutError"] * 2
     assert found[0][1] == found[1][1]
     assert found[0][1].startswith("rank 1 did not come back from a call of the function")
