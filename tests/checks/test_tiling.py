@@ -48,8 +48,10 @@ def sine(wrong: str) -> Callable[[Tensor], Any]:
     calls: list[int] = []
     points: list[Tensor] = []
 
-    # g cos(x), whose own derivative is wrong.
-    slope = ruled(lambda x, g: g * x.cos(), lambda w, x, g: (spoil(-w * g * x.sin()), w * x.cos()))
+    # Its own derivative is wrong.
+    slope = ruled(
+        lambda x, g: g * x.cos(), lambda w, x, g: (spoil(-w * g * x.sin()), w * x.cos()), vmap=False
+    )
 
     class Sine(torch.autograd.Function):
         generate_vmap_rule = True
