@@ -2,82 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
 import gradproof
 from exhibits.frame import normal, ruled
 
-SEEDS = range(3)
+Needed = frozenset[int]  # the inputs that need a gradient
 
 
-class Weighted(torch.autograd.Function):
-    """The sum of k x_k; `wrong` says, from who needs a gradient, which gradients are zero."""
+def metadata_result(
+    count: int, seed: int = 0, wrong: dict[Needed, int] | None = None
+) -> tuple[gradproof.CheckResult, set[Needed]]:
+    """What is said of the sum of k sin(x_k), and who needed a gradient in its backwards.
 
-    wrong: Callable[[frozenset[int]], set[int]] = staticmethod(lambda needed: set())
-    runs: list[frozenset[int]]
+    Args:
+        count: of inputs.
+        seed: of the check.
+        wrong: from who needs a gradient, the input whose gradient is zero then.
+    """
+    runs = set()
 
-    @staticmethod
-    def forward(*inputs):
-        return sum((k + 1) * x.sin() for k, x in enumerate(inputs))
+    def backward(g, *xs):
+        needed = frozenset(k for k, x in enumerate(xs) if x.requires_grad)
+        runs.add(needed)
+        zero = (wrong or {}).get(needed)
+        return tuple(0 * g if k == zero else (k + 1) * g * x.cos() for k, x in enumerate(xs))
 
-    @classmethod
-    def setup_context(cls, ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @classmethod
-    def backward(cls, ctx, g):
-        needed = frozenset(k for k, needs in enumerate(ctx.needs_input_grad) if needs)
-        cls.runs.append(needed)
-        wrong = cls.wrong(needed)
-        return tuple(
-            0 * g if k in wrong else (k + 1) * g * x.cos() for k, x in enumerate(ctx.saved_tensors)
-        )
-
-
-def weighted(wrong: Callable[[frozenset[int]], set[int]]) -> type[Weighted]:
-    return type("Judged", (Weighted,), {"wrong": staticmethod(wrong), "runs": []})
+    fn = ruled(lambda *xs: sum((k + 1) * x.sin() for k, x in enumerate(xs)), backward, vmap=False)
+    (result,) = gradproof.check(fn, inputs(count), checks=["grad_metadata"], seed=seed)
+    return result, runs
 
 
 def inputs(count: int) -> list[torch.Tensor]:
     return [normal(2, seed=k + 1) for k in range(count)]
 
 
-def metadata_result(fn, count: int, seed: int = 0):
-    (result,) = gradproof.check(fn, inputs(count), checks=["grad_metadata"], seed=seed)
-    return result
-
-
-def alone(place: int) -> Callable[[frozenset[int]], set[int]]:
-    return lambda needed: {place} if needed == {place} else set()
-
-
-def left_out(place: int, count: int) -> Callable[[frozenset[int]], set[int]]:
-    return lambda needed: {0} if needed == frozenset(range(count)) - {place} else set()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("count", [5, 6])
 def test_an_input_alone_or_left_out_is_asked_for_whichever_it_is(count, seed):
     for place in (count // 2, count - 1):
-        found = metadata_result(weighted(alone(place)).apply, count, seed)
-        assert found.verdict == "failed"
-        assert f"where only input {place} needs a gradient" in found.findings[0].message
-        found = metadata_result(weighted(left_out(place, count)).apply, count, seed)
-        assert found.verdict == "failed"
-        assert f"where input {place} needs none" in found.findings[0].message
-    right = metadata_result(weighted(lambda needed: set()).apply, count, seed)
+        others = frozenset(range(count)) - {place}
+        for wrong, words in (
+            ({frozenset({place}): place}, f"where only input {place} needs a gradient"),
+            ({others: 0}, f"where input {place} needs none"),
+        ):
+            found, _ = metadata_result(count, seed, wrong)
+            assert found.verdict == "failed"
+            assert words in found.findings[0].message
+    right, _ = metadata_result(count, seed)
     assert right.verdict == "passed"
     assert "whichever of the inputs need one" in right.summary
 
 
 @pytest.mark.parametrize("count", [2, 4, 5, 18, 19, 100])
 def test_the_subsets_asked_for_are_36_at_most_whatever_the_number_of_inputs(count):
-    fn = weighted(lambda needed: set())
-    result = metadata_result(fn.apply, count)
-    subsets = set(fn.runs) - {frozenset(range(count))}
+    result, runs = metadata_result(count)
+    subsets = runs - {frozenset(range(count))}
     assert len(subsets) <= (2**count - 2 if count < 4 else 8 if count == 4 else 36)
     assert result.verdict == "passed"
     if count > 5:
