@@ -1,8 +1,7 @@
-"""Points that are not smooth: named, with both slopes, and judged beside them."""
+"""Points that are not smooth: named, with both slopes, and judged beside them and others."""
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -25,8 +24,8 @@ def with_slope(value: Any, slope: Any) -> Any:
     return ruled(value, lambda g, x: g * slope(x))
 
 
-def backward(fn: Any, *values: float, **options: Any) -> CheckResult:
-    return gradproof.check(fn, (leaf(*values),), checks=["backward"], seed=0, **options)["backward"]
+def backward(fn: Any, *inputs: Any, seed: int = 0) -> CheckResult:
+    return gradproof.check(fn, inputs, checks=["backward"], seed=seed)["backward"]
 
 
 def relu_claiming(at_zero: float) -> Any:
@@ -35,7 +34,7 @@ def relu_claiming(at_zero: float) -> Any:
 
 @pytest.mark.parametrize("claim", [0.0, 0.25, 1.0])
 def test_a_claim_between_the_slopes_passes_by_name(claim: float) -> None:
-    result = backward(relu_claiming(claim), 0.0, 1.0)
+    result = backward(relu_claiming(claim), leaf(0.0, 1.0))
     assert result.verdict is PASSED
     (kink,) = result.kinks
     assert (kink.kind, kink.output.index, kink.input.index) == ("kink", (0,), (0,))
@@ -50,7 +49,7 @@ def test_a_claim_between_the_slopes_passes_by_name(claim: float) -> None:
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_a_claim_outside_the_slopes_fails_by_name(claim: float, size: int) -> None:
     x = [0.0, *np.linspace(0.5, 1, size - 1)]
-    result = backward(relu_claiming(claim), *x)
+    result = backward(relu_claiming(claim), leaf(*x))
     assert result.verdict is FAILED
     if size == 1 or math.isfinite(claim):  # NaN times a zero cotangent spoils other rows too
         (finding,) = result.findings
@@ -64,9 +63,9 @@ JUMPS = {"floor": (torch.floor, 1.0), "round": (torch.round, 0.5), "sign": (torc
 @pytest.mark.parametrize("name", JUMPS)
 def test_a_claim_at_a_jump_is_never_passed_for_its_neighbours(name: str) -> None:
     fn, x = JUMPS[name]
-    right = backward(fn, x)
+    right = backward(fn, leaf(x))
     assert right.verdict is not FAILED
-    straight_through = backward(with_slope(fn, torch.ones_like), x)
+    straight_through = backward(with_slope(fn, torch.ones_like), leaf(x))
     assert straight_through.verdict is not PASSED
 
 
@@ -75,10 +74,10 @@ def test_an_infinite_slope_is_named_and_its_neighbours_decide(claim: float) -> N
     def slope(x: Any) -> Any:
         return torch.where(x == 0, claim, 0.5 / x.sqrt())
 
-    result = backward(with_slope(torch.sqrt, slope), 0.0, 1.0)
+    result = backward(with_slope(torch.sqrt, slope), leaf(0.0, 1.0))
     assert result.verdict is PASSED
     assert (result.kinks[0].kind, result.kinks[0].right) == ("infinite slope", math.inf)
-    twice = backward(with_slope(torch.sqrt, lambda x: 2 * slope(x)), 0.0)
+    twice = backward(with_slope(torch.sqrt, lambda x: 2 * slope(x)), leaf(0.0))
     assert twice.verdict is FAILED
 
 
@@ -89,14 +88,14 @@ def test_both_modes_may_claim_an_infinite_slope() -> None:
 
 def test_a_wide_layer_names_the_outputs_that_bend() -> None:
     x = [0.0 if j % 100 == 0 else (-1.0) ** j for j in range(1000)]
-    result = backward(torch.relu, *x)
+    result = backward(torch.relu, leaf(*x))
     assert result.verdict is PASSED, result.summary
     assert "not differentiable in 10 outputs" in " ".join(result.notes)
 
 
 def test_a_smooth_point_has_no_kinks() -> None:
-    assert backward(torch.relu, 1.0, -1.0).kinks == ()
-    assert backward(torch.sin, 0.0).kinks == ()
+    assert backward(torch.relu, leaf(1.0, -1.0)).kinks == ()
+    assert backward(torch.sin, leaf(0.0)).kinks == ()
 
 
 # Without a framework -----------------------------------------------------------------------------
@@ -135,9 +134,72 @@ def test_a_hinge_is_met_on_both_of_its_sides(factor: float, seed: int) -> None:
     def loss(x: Any) -> Any:
         return torch.nn.functional.multi_margin_loss(x, target)
 
-    fn = scaled_kernel(loss, factor)
-    report = gradproof.check(fn, (x.requires_grad_(),), seed=seed, checks=["backward"])
-    assert report.verdict is (PASSED if factor == 1 else FAILED)
+    result = backward(scaled_kernel(loss, factor), x.requires_grad_(), seed=seed)
+    assert result.verdict is (PASSED if factor == 1 else FAILED)
+
+
+# Columns beside kinks and beside larger columns ------------------------------------------------
+
+
+def half_relu(factor: float) -> Any:
+    """The sum of relu with half of its slope at zero, one other slope times `factor`."""
+
+    def gradient(g: Any, x: Any) -> Any:
+        slope = torch.where(x == 0, 0.5, (x > 0) * (1 + 3 * x.square()))
+        slope[5] *= factor
+        return g * slope
+
+    return ruled(lambda x: (x.relu() * (1 + x.square())).sum(), gradient, vmap=False)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("factor", [1.0, 1.001, 0.0])
+def test_a_part_of_the_inputs_beside_kinks_is_held_to_account(factor: float, seed: int) -> None:
+    x = (torch.arange(-10, 31, dtype=torch.float64) / 10).roll(11).requires_grad_()
+    result = backward(half_relu(factor), x, seed=seed)
+    assert result.verdict is (PASSED if factor == 1 else FAILED), result.summary
+    assert [str(found.input) for found in result.findings] == ["x[5]"] * (factor != 1)
+
+
+def beside_larger(factor: float) -> Any:
+    """A kink, a square of size 3, and a sine of 1e-8 whose slope is wrong by a factor."""
+
+    def value(x: Any, z: Any) -> Any:
+        return x.relu().sum() + 10 * z[0].square() + 1e-8 * z[1].sin() + z[2].sin()
+
+    def gradient(g: Any, x: Any, z: Any) -> Any:
+        slopes = torch.stack([20 * z[0], 1e-8 * factor * z[1].cos(), z[2].cos()])
+        return g * slope_of_relu(x, 0.5), g * slopes
+
+    return ruled(value, gradient, vmap=False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("factor", [1.0, 1.1])
+def test_a_column_that_is_lost_in_its_part_is_measured_alone(factor: float, seed: int) -> None:
+    x, z = leaf(0.0, 1.0, -1.0, 2.0), leaf(0.3, 0.4, 0.5)
+    result = backward(beside_larger(factor), x, z, seed=seed)
+    assert result.verdict is (PASSED if factor == 1 else FAILED), result.summary
+    assert [str(found.input) for found in result.findings] == ["z[1]"] * (factor != 1)
+
+
+def shifted(share: float) -> Any:
+    """Half of the slope of relu at zero, and `share` of the slope of the input before."""
+
+    def gradient(g: Any, x: Any) -> Any:
+        before = torch.where(x.roll(-1) == 0, share, 0.3) * g.roll(-1)
+        return before + slope_of_relu(x, 0.5) * g
+
+    return ruled(lambda x: x.relu() + 0.3 * x.roll(1), gradient, vmap=False)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("share", [0.3, 0.0])
+def test_a_slope_that_is_forgotten_beside_a_kink_never_passes(share: float, seed: int) -> None:
+    """A slope of 0.3 may hide between 0 and 1, where one input has a kink of another output."""
+    x = torch.zeros(8, dtype=torch.float64, requires_grad=True)
+    result = backward(shifted(share), x, seed=seed)
+    assert (result.verdict is PASSED) == (share == 0.3), result.summary
 
 
 # Among 10^5 inputs some lie nearer to a kink than the steps of the screen, and all that those steps
@@ -150,18 +212,17 @@ FIRST = 1000  # of these
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
 
 
-def slopes(x: np.ndarray, wrong: int | None) -> Linear:
-    """Of the relu; of one input the slope on the other side of its kink."""
-    found = (x > 0) * 1.0
-    if wrong is not None:
-        found[FIRST + wrong] = 1 - found[FIRST + wrong]
-    return Linear.diagonal(found)
-
-
 def beside_kinks(mode: str, seed: int, wrong: int | None = None) -> CheckResult:
+    """The relu, which may claim of one input the slope on the other side of its kink."""
     point = np.random.default_rng(seed).normal(size=SIZE)
     point[FIRST : FIRST + len(NEAR)] = NEAR
-    claimed = functools.partial(slopes, wrong=wrong)
+
+    def claimed(x: np.ndarray) -> Linear:
+        slopes = (x > 0) * 1.0
+        if wrong is not None:
+            slopes[FIRST + wrong] = 1 - slopes[FIRST + wrong]
+        return Linear.diagonal(slopes)
+
     return judge(lambda x: np.maximum(x, 0.0), point, claimed, mode, seed=seed)
 
 

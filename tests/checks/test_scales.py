@@ -64,16 +64,13 @@ def test_rounding_that_stands_for_zero_is_not_listed() -> None:
 @pytest.mark.parametrize("x", [1e-12, 3.3e-9, 1e-7])
 @pytest.mark.parametrize(
     ("fn", "slope"),
-    [(np.log, lambda x: 1 / x), (np.sqrt, lambda x: 0.5 / np.sqrt(x)), (np.exp, np.exp)],
-    ids=["log", "sqrt", "exp"],
+    [(np.log, lambda x: 1 / x), (np.sqrt, lambda x: 0.5 / np.sqrt(x))],
+    ids=["log", "sqrt"],
 )
 def test_a_smooth_function_is_as_sharp_near_zero_as_elsewhere(fn, slope, x, seed) -> None:
     point = np.array([x, 1.7 * x, 1.0])
     result = judge(fn, point, lambda x: Linear.diagonal(slope(x)), "forward", seed=seed)
-    if fn is np.exp and x < 1e-9:  # steps of 1e-12 are mostly lost beside the value 1
-        assert result.verdict is not Verdict.FAILED, result.summary
-    else:
-        assert result.verdict is Verdict.PASSED, result.summary
+    assert result.verdict is Verdict.PASSED, result.summary
 
 
 @pytest.mark.parametrize("seed", range(3))
