@@ -50,16 +50,13 @@ class Linear:
 
         return Linear(forward, backward)
 
-    def with_rows(self, scale: Vector) -> Linear:
-        """Every row is multiplied by its number."""
+    def with_rows(self, scale: Vector | float) -> Linear:
+        """Every row is multiplied by its number, or all by one."""
         return Linear(lambda u: scale * self.forward(u), lambda v: self.backward(scale * v))
 
     def with_columns(self, scale: Vector) -> Linear:
         """Every column is multiplied by its number."""
         return Linear(lambda u: self.forward(scale * u), lambda v: scale * self.backward(v))
-
-    def scaled(self, factor: float) -> Linear:
-        return Linear(lambda u: factor * self.forward(u), lambda v: factor * self.backward(v))
 
 
 def judge(

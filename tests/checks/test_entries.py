@@ -98,7 +98,7 @@ def test_a_jacobian_wrong_by_a_factor_fails_at_its_own_entries(
     size: int, mode: str, factor: float
 ) -> None:
     case = diagonal_case(size)
-    result = case.judge(mode, case.right.scaled(factor))
+    result = case.judge(mode, case.right.with_rows(factor))
     assert result.verdict is Verdict.FAILED
     assert result.findings
     for finding in result.findings:
@@ -259,7 +259,7 @@ PATTERNS: dict[str, Callable[[Linear], Linear]] = {
     "tail of rows": lambda a: a.with_rows(ones_but(np.s_[-64:], 0.0)),
     "row": lambda a: a.with_rows(ones_but(777, 0.0)),
     "block of rows": lambda a: a.with_rows(ones_but(np.s_[25_000:37_500], 1.01)),
-    "all": lambda a: a.scaled(1.01),
+    "all": lambda a: a.with_rows(1.01),
     "column": lambda a: a.with_columns(ones_but(4242, 0.0)),
     "tail of columns": lambda a: a.with_columns(ones_but(np.s_[-64:], 0.0)),
 }

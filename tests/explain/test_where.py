@@ -13,13 +13,13 @@ from jacobians import Claim
 N = 12
 
 
-def where(wrong: np.ndarray, live: np.ndarray | None = None, **more) -> str:
+def where(wrong: np.ndarray, live: np.ndarray | None = None, point=None) -> str:
     """Words for the wrong entries of a Jacobian of ones, zero where it is not live."""
     measured = ((np.ones_like(wrong) if live is None else live) | wrong).astype(float)
     rows, columns = wrong.shape
     claimed = np.where(wrong, 1.5 * measured, measured)
-    usual = {"point": np.linspace(1.0, 2.0, columns), "value": np.linspace(1.0, 2.0, rows)}
-    return Claim(measured, claimed, **{**usual, **more}).judge().where
+    point = np.linspace(1.0, 2.0, columns) if point is None else point
+    return Claim(measured, claimed, point=point, value=np.linspace(1.0, 2.0, rows)).judge().where
 
 
 def mask(*index, n: int = N, m: int = N) -> np.ndarray:

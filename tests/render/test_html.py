@@ -46,11 +46,6 @@ class Page(HTMLParser):
         if tag not in self.EMPTY:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        if tag not in self.EMPTY:
-            self.open.pop()
-
     def handle_endtag(self, tag):
         if tag not in self.EMPTY:
             assert self.open.pop() == tag
