@@ -163,20 +163,13 @@ def test_a_kink_beside_the_point_does_not_leave_the_bar(table, sign, beside: flo
     assert covered(slopes_of(np.abs, [sign * beside], [1.0], table), np.array([float(sign)])).all()
 
 
-@pytest.mark.parametrize(
-    ("fn", "slope"),
-    [
-        (np.log, lambda x: 1 / x),
-        (np.sqrt, lambda x: 0.5 / np.sqrt(x)),
-        (lambda x: np.arccosh(1 + x), lambda x: 1 / np.sqrt(x * (x + 2))),
-    ],
-    ids=["log", "sqrt", "arccosh"],
-)
+@pytest.mark.parametrize("fn", [np.log, np.sqrt, lambda x: np.arccosh(1 + x)])
 @pytest.mark.parametrize("beside", [1e-2, 1e-3, 1e-4, 1e-5])
-def test_steps_that_leave_the_domain_are_not_used(fn, slope, beside: float) -> None:
+def test_steps_that_leave_the_domain_are_not_used(fn, beside: float) -> None:
     found = slopes_of(fn, [beside], [1.0], "fine")
-    assert covered(found, slope(np.array([beside]))).all()
-    assert found.bar[0] < 1e-2 * slope(beside)
+    slope = Known("", fn).along(np.array([beside]), np.ones(1))
+    assert covered(found, slope).all()
+    assert found.bar[0] < 1e-2 * slope
 
 
 def test_at_the_border_of_the_domain_the_slope_on_one_side_counts() -> None:
