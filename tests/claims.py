@@ -1,4 +1,4 @@
-"""A function of NumPy that claims any linear map as its derivative, by `gradproof.by_hand`."""
+"""Functions of NumPy that claim any linear map as their derivative, by `gradproof.by_hand`."""
 
 from __future__ import annotations
 
@@ -98,3 +98,49 @@ def errors_found(result: gradproof.CheckResult) -> dict[tuple[int, int], float]:
         for f in result.findings
         if f.output_index and f.input_index
     }
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A linear function, and what its backward claims.
+
+    Attributes:
+        measured: its Jacobian, a row for each output.
+        claimed: the Jacobian whose rows the backward gives.
+        inputs: the shapes of its arguments x and w, or of x; one vector where empty.
+        output: the shape of its result; that of a vector where empty.
+        point: all arguments in a row; random numbers where None.
+        value: the result there; random numbers where None.
+    """
+
+    measured: Vector
+    claimed: Vector
+    inputs: tuple[tuple[int, ...], ...] = ()
+    output: tuple[int, ...] = ()
+    point: Vector | None = None
+    value: Vector | None = None
+
+    def judge(self) -> gradproof.CheckResult:
+        """What `gradproof.check` says of the backward."""
+        rows, columns = self.measured.shape
+        point = np.random.default_rng(6).normal(size=columns) if self.point is None else self.point
+        value = np.random.default_rng(7).normal(size=rows) if self.value is None else self.value
+
+        def fn(*arguments: Vector) -> Vector:
+            moved = np.concatenate([np.ravel(each) for each in arguments]) - point
+            return (value + self.measured @ moved).reshape(self.output or rows)
+
+        def vjp(*arguments: Vector) -> Any:
+            gradients = self._arrays(np.ravel(arguments[-1]) @ self.claimed)
+            return gradients if len(gradients) > 1 else gradients[0]
+
+        arrays = self._arrays(point)
+        named = (lambda x: fn(x)) if len(arrays) == 1 else (lambda x, w: fn(x, w))
+        hand = gradproof.by_hand(named, vjp=vjp)
+        return gradproof.check(hand, arrays, checks=["backward"], seed=0)["backward"]
+
+    def _arrays(self, vector: Vector) -> tuple[Vector, ...]:
+        shapes = self.inputs or (vector.shape,)
+        sizes = [int(np.prod(shape)) for shape in shapes]
+        parts = np.split(vector, np.cumsum(sizes)[:-1])
+        return tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
