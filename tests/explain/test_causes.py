@@ -125,10 +125,6 @@ def in_bfloat16() -> Claim:
     return Claim(dense(), np.ldexp(np.round(fraction * 256) / 256, power))
 
 
-def shuffled(g: np.ndarray) -> np.ndarray:
-    return g.reshape(-1)[np.random.default_rng(3).permutation(g.size)].reshape(g.shape)
-
-
 TABLE: dict[str, tuple[str, Callable[[], Claim], str]] = {
     "everything twice": ("factor", lambda: rows(lambda m: 2 * m), "multiplied by 2"),
     "half": ("factor", lambda: rows(lambda m: m / 2), "1/2"),
@@ -160,7 +156,11 @@ TABLE: dict[str, tuple[str, Callable[[], Claim], str]] = {
     ),
     "reversed": ("misplaced", lambda: columns(lambda g: g[::-1]), "other entries of x"),
     "rolled": ("misplaced", lambda: columns(lambda g: np.roll(g, 5)), "other entries of x"),
-    "shuffled": ("misplaced", lambda: columns(shuffled), "other entries of x"),
+    "shuffled": (
+        "misplaced",
+        lambda: columns(lambda g: np.random.default_rng(3).permuted(g)),
+        "other entries of x",
+    ),
     "swapped": ("misplaced", swapped_case, "each other"),
     "broadcast": ("missing reduction", broadcast_case, "first slice"),
     "stored": ("overwritten", lambda: stored_case((0, 3, 3, 1, 3)), "1 entry of x is read more"),
@@ -197,13 +197,11 @@ TABLE: dict[str, tuple[str, Callable[[], Claim], str]] = {
 def test_a_mistake_is_named(key):
     name, make, words = TABLE[key]
     causes = make().judge().causes
-    assert [cause.name for cause in causes][:1] == [name]
+    names = [cause.name for cause in causes]
+    assert names[:1] == [name]
+    assert len(set(names)) == len(names)
     assert words in causes[0].message
     assert causes[0].advice
-
-
-def test_a_cause_beside_the_first_is_another_cause():
-    assert len(set(names_of(softmax_case()))) == 1
 
 
 def test_a_factor_that_several_things_explain_names_all_of_them():
@@ -266,14 +264,6 @@ def test_a_rearrangement_is_named_where_numbers_stand_where_others_should(
     assert names_of(Claim(picked(right, size), picked(wrong, size)))[:1] == named
 
 
-@pytest.mark.parametrize(("claimed", "named"), [(np.eye(12), True), (np.eye(12) - 1 / 12, False)])
-def test_a_term_is_missing_only_where_the_function_depends_on_its_input(claimed, named):
-    """A mean over one axis that is taken over two reaches slices that have no part in it."""
-    measured = np.kron(np.eye(3), np.eye(4) - 1 / 4)
-    claim = Claim(measured, claimed, ((3, 4),), (3, 4))
-    assert ("missing term" in names_of(claim)) == named
-
-
 # Functions that resemble a mistake and are something else, and evidence that is too little.
 
 DIAGONAL, NEXT = np.diag(X), np.roll(np.eye(12), 1, axis=1)
@@ -312,6 +302,8 @@ def test_a_jacobian_that_fits_nothing_is_given_no_cause(key):
         ("misplaced", lambda: rows(lambda m: -m[:, ::-1])),
         ("misplaced", lambda: rows(lambda m: m[:, ::-1] + 1e-3)),
         ("misplaced", lambda: rows(lambda m: m[:, ::-1] * 1.001)),
+        # A mean over one axis that is taken over two reaches slices that have no part in it.
+        ("missing term", lambda: replace(centred_case(), claimed=np.eye(12) - 1 / 12)),
         # The input is not symmetric, or the claim is wrong along symmetric directions too.
         ("symmetric input", lambda: replace(symmetric_case(), point=dense(1, 16)[0])),
         (
