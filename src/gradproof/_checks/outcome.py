@@ -38,4 +38,6 @@ def evidence_of_block(
     if block is None:
         return None
     map_, value = measurements.map, measurements.function.centre
-    return JacobianEvidence(block, map_.domain, map_.codomain, map_.given_point, value)
+    inputs: dict[str, Any] = {"domain": map_.domain, "point": map_.given_point}
+    outputs: dict[str, Any] = {"codomain": map_.codomain, "value": value}
+    return JacobianEvidence(**vars(block), **inputs, **outputs)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from gradproof._data.records import Finding, Kink, Statistic, Verdict
 from gradproof._data.space import Indices, Mask, Space, Values
 
@@ -34,21 +36,27 @@ class MeasuredBlock:
 
 
 @dataclass(frozen=True)
-class JacobianEvidence:
+class JacobianEvidence(MeasuredBlock):
     """Measured entries, and the map whose they are: of the function, or of a derivative of it.
 
     Attributes:
-        block: the entries.
         domain, codomain: of the map.
         point: values of its inputs, (n,).
         value: values of its outputs, (m,).
     """
 
-    block: MeasuredBlock
     domain: Space
     codomain: Space
     point: Values
     value: Values
+
+    @property
+    def wrong_rows(self) -> Mask:
+        return np.asarray(self.wrong.any(axis=1))
+
+    @property
+    def wrong_columns(self) -> Mask:
+        return np.asarray(self.wrong.any(axis=0))
 
 
 @dataclass(frozen=True)

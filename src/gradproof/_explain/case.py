@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradproof._data.space import Indices, Mask, Slot, Space, Values
+from gradproof._data.results import JacobianEvidence
+from gradproof._data.space import Indices, Mask, Slot, Values
 
 Change = Callable[[Values], Values]  # a linear map of matrices, the same for numbers and for bars
 
@@ -18,80 +19,19 @@ ENOUGH = 4
 
 
 @dataclass(frozen=True)
-class WrongJacobian:
-    """Entries of a wrong Jacobian, (r, k).
+class InputBlock(JacobianEvidence):
+    """The columns of a wrong Jacobian that belong to one input; `position` is that of the input."""
 
-    Attributes:
-        claimed, measured: the two derivatives; measured ones are finite.
-        allowed: gap of an entry that means nothing.
-        wrong: the refuted entries.
-        rows, columns: outputs and inputs they belong to, (r,) and (k,).
-        domain, codomain: what these are coordinates of.
-        point, value: of every input and of every output.
-        whole: whether rows are all outputs.
-    """
-
-    claimed: Values
-    measured: Values
-    allowed: Values
-    wrong: Mask
-    rows: Indices
-    columns: Indices
-    domain: Space
-    codomain: Space
-    point: Values
-    value: Values
-    whole: bool
-
-    @property
-    def has_all_columns(self) -> bool:
-        return self.columns.size == self.domain.size
-
-    @property
-    def wrong_rows(self) -> Mask:
-        return np.asarray(self.wrong.any(axis=1))
-
-    @property
-    def wrong_columns(self) -> Mask:
-        return np.asarray(self.wrong.any(axis=0))
-
-    def blocks(self) -> Iterator[InputBlock]:
-        """The parts that belong to one input each, of those with wrong entries."""
-        for position, slot in enumerate(self.domain.slots):
-            span = self.domain.span(position)
-            inside = (self.columns >= span.start) & (self.columns < span.stop)
-            if self.wrong[:, inside].any():
-                yield InputBlock(
-                    self.claimed[:, inside],
-                    self.measured[:, inside],
-                    self.allowed[:, inside],
-                    self.wrong[:, inside],
-                    self,
-                    slot,
-                    position,
-                    self.columns[inside] - span.start,
-                )
-
-
-@dataclass(frozen=True)
-class InputBlock:
-    """The columns of a case that belong to one input.
-
-    Attributes:
-        claimed, measured, allowed, wrong: as of a case, (r, k).
-        case: what it is a part of.
-        slot, position: the input, and its position in the domain.
-        places: coordinates of the input that are columns, (k,).
-    """
-
-    claimed: Values
-    measured: Values
-    allowed: Values
-    wrong: Mask
-    case: WrongJacobian
-    slot: Slot
     position: int
-    places: Indices
+
+    @property
+    def slot(self) -> Slot:
+        return self.domain.slots[self.position]
+
+    @property
+    def places(self) -> Indices:
+        """Coordinates of the input that are columns, (k,)."""
+        return np.asarray(self.columns - self.domain.span(self.position).start)
 
     @property
     def name(self) -> str:
@@ -115,7 +55,7 @@ class InputBlock:
     def is_square(self) -> bool:
         """Whether rows are all outputs, as many as there are columns: all of one real input."""
         rows, columns = self.claimed.shape
-        return self.case.whole and self.has_shape and rows == columns and self.parts == 1
+        return self.whole and self.has_shape and rows == columns and self.parts == 1
 
     @property
     def wrong_count(self) -> int:
@@ -140,3 +80,15 @@ def is_fit(claimed: Values, predicted: Values, allowed: Values, more: Values) ->
     """Whether every claimed number is the predicted one, up to what is allowed for both."""
     with np.errstate(all="ignore"):
         return bool((np.abs(claimed - predicted) <= SLACK * (allowed + np.abs(more))).all())
+
+
+def input_blocks(case: JacobianEvidence) -> Iterator[InputBlock]:
+    """The parts that belong to one input each, of those with wrong entries."""
+    for position in range(len(case.domain.slots)):
+        span = case.domain.span(position)
+        inside = (case.columns >= span.start) & (case.columns < span.stop)
+        if case.wrong[:, inside].any():
+            tables = ("claimed", "measured", "error", "allowed", "wrong")
+            parts = {name: getattr(case, name)[:, inside] for name in tables}
+            parts["columns"] = case.columns[inside]
+            yield InputBlock(**{**vars(case), **parts}, position=position)

@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from gradproof._data.records import Cause
-from gradproof._explain.case import InputBlock, WrongJacobian
+from gradproof._data.results import JacobianEvidence
+from gradproof._explain.case import InputBlock, input_blocks
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.expressions import other_factor, other_term
 from gradproof._explain.factors import (
@@ -61,34 +62,27 @@ _OF_BLOCK: tuple[Recogniser, ...] = (
 _LAST = other_term
 
 
-def causes_of_entries(case: WrongJacobian) -> tuple[Cause, ...]:
+def causes_of_entries(case: JacobianEvidence) -> tuple[Cause, ...]:
     """Causes of a wrong Jacobian, the likeliest first; () where nothing fits."""
     if not (case.wrong.any() and np.isfinite(case.claimed[case.wrong]).all()):
         return ()
     case = _case_with_fewer_rows(case)
     swapped = swapped_inputs(case)
     found = [swapped] if swapped else []
-    return ranked_causes([*found, *_causes_of_blocks(case, list(case.blocks()))])
+    return ranked_causes([*found, *_causes_of_blocks(case, list(input_blocks(case)))])
 
 
-def _case_with_fewer_rows(case: WrongJacobian) -> WrongJacobian:
+def _case_with_fewer_rows(case: JacobianEvidence) -> JacobianEvidence:
     """As many rows as recognisers look at, the wrong ones first."""
     if case.wrong.size <= _MOST_ENTRIES:
         return case
     wrong_first = np.argsort(~case.wrong_rows, kind="stable")
     kept = np.sort(wrong_first[: max(1, _MOST_ENTRIES // case.columns.size)])
-    return replace(
-        case,
-        claimed=case.claimed[kept],
-        measured=case.measured[kept],
-        allowed=case.allowed[kept],
-        wrong=case.wrong[kept],
-        rows=case.rows[kept],
-        whole=False,
-    )
+    tables = ("claimed", "measured", "error", "allowed", "wrong", "rows")
+    return replace(case, **{name: getattr(case, name)[kept] for name in tables}, whole=False)
 
 
-def _causes_of_blocks(case: WrongJacobian, blocks: list[InputBlock]) -> Iterator[Cause]:
+def _causes_of_blocks(case: JacobianEvidence, blocks: list[InputBlock]) -> Iterator[Cause]:
     """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
     found: dict[str, dict[int, Cause]] = {}
     for block in blocks:

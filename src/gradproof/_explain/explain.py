@@ -14,8 +14,7 @@ import numpy as np
 from gradproof._checks.linearity import NotLinear
 from gradproof._data import checks
 from gradproof._data.records import Cause, CheckResult, Finding
-from gradproof._data.results import JacobianEvidence, MeasuredBlock, count_of
-from gradproof._explain.case import WrongJacobian
+from gradproof._data.results import JacobianEvidence, count_of
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.entries import causes_of_entries
 from gradproof._explain.factors import coarser_formats
@@ -99,15 +98,15 @@ def _causes_of_linearity(evidence: object) -> tuple[Cause, ...]:
 
 def _result_with_place_and_causes(result: CheckResult, evidence: JacobianEvidence) -> CheckResult:
     """The failure with its place and causes, from measured entries."""
-    case, block = _case_of(evidence), evidence.block
-    causes = result.causes or (() if _are_at_kinks(block) else causes_of_entries(case))
+    case, is_at_kinks = _finite_case(evidence), _are_at_kinks(evidence)
+    causes = result.causes or (() if is_at_kinks else causes_of_entries(case))
     notes = result.notes
-    if not (causes or block.whole or _are_at_kinks(block)):
+    if not (causes or evidence.whole or is_at_kinks):
         notes = (*notes, _FEWER)
     return replace(result, where=place_of(case) or result.where, causes=causes, notes=notes)
 
 
-def _are_at_kinks(evidence: MeasuredBlock) -> bool:
+def _are_at_kinks(evidence: JacobianEvidence) -> bool:
     """Whether the error bar of every wrong entry is an interval of slopes, or of very few bits.
 
     What is claimed there is no slope between two sides, whatever the formula. In bfloat16 the bars
@@ -117,23 +116,13 @@ def _are_at_kinks(evidence: MeasuredBlock) -> bool:
     return bool((evidence.error > _WIDE * sizes)[evidence.wrong].all())
 
 
-def _case_of(evidence: JacobianEvidence) -> WrongJacobian:
-    """The measured entries as recognisers want them, finite.
-
-    An entry without a measured number counts as right, whatever is claimed.
-    """
-    block = evidence.block
-    blank = ~(np.isfinite(block.measured) & np.isfinite(block.allowed))
-    return WrongJacobian(
-        claimed=np.where(blank, 0.0, block.claimed),
-        measured=np.where(blank, 0.0, block.measured),
-        allowed=np.where(blank, 1e125, block.allowed),  # whose square is a number
-        wrong=block.wrong & ~blank,
-        rows=block.rows,
-        columns=block.columns,
-        domain=evidence.domain,
-        codomain=evidence.codomain,
-        point=evidence.point,
-        value=evidence.value,
-        whole=block.whole,
+def _finite_case(evidence: JacobianEvidence) -> JacobianEvidence:
+    """The entries as recognisers want them: one that was not measured counts as right."""
+    blank = ~(np.isfinite(evidence.measured) & np.isfinite(evidence.allowed))
+    return replace(
+        evidence,
+        claimed=np.where(blank, 0.0, evidence.claimed),
+        measured=np.where(blank, 0.0, evidence.measured),
+        allowed=np.where(blank, 1e125, evidence.allowed),  # whose square is a number
+        wrong=evidence.wrong & ~blank,
     )

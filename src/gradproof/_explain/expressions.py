@@ -116,17 +116,16 @@ def _expressions(block: InputBlock) -> Iterator[tuple[str, Values]]:
 
 def _arrays_beside(block: InputBlock) -> Iterator[tuple[str, Values]]:
     """Name and values, (1, k) or (r, 1), of real arrays that have the shape of input or output."""
-    case = block.case
     arrays = [
         (slot, values[space.span(position)])
-        for space, values in ((case.domain, case.point), (case.codomain, case.value))
+        for space, values in ((block.domain, block.point), (block.codomain, block.value))
         for position, slot in enumerate(space.slots)
         if len(slot.parts) == 1 and slot.entries is None
     ]
     arrays.sort(key=lambda each: each[0] is not block.slot)  # its own values first
     sides = [(block.slot, block.places, (1, -1))]
-    if len(case.codomain.slots) == 1:
-        sides.append((case.codomain.slots[0], case.rows, (-1, 1)))
+    if len(block.codomain.slots) == 1:
+        sides.append((block.codomain.slots[0], block.rows, (-1, 1)))
     for target, places, shape in sides:
         for slot, values in arrays:
             if slot.shape == target.shape and values.size == target.size:

@@ -23,7 +23,7 @@ def zero_entries(block: InputBlock) -> Cause | None:
     wrong = block.wrong
     if not (np.abs(block.claimed[wrong]) <= 1e-3 * block.allowed[wrong]).all():
         return None
-    is_whole = block.has_shape and block.case.whole and not block.claimed.any()
+    is_whole = block.has_shape and block.whole and not block.claimed.any()
     message = f"nothing arrives at {block.name}"
     evidence = f"{count_of(block.wrong_count)} claimed 0"
     return named_cause(
@@ -41,7 +41,7 @@ def missing_mask(block: InputBlock) -> Cause | None:
     into another does so at entries of inputs that have a derivative, and is none.
     """
     wrong = block.wrong
-    if block.is_live[wrong].any() or not block.case.whole:
+    if block.is_live[wrong].any() or not block.whole:
         return None
     for axis, what in (
         (0, f"entries of {block.name} that have no effect"),
@@ -123,7 +123,7 @@ def common_factor(block: InputBlock) -> Cause | None:
 def _origins_of_factor(ratio: Ratio, block: InputBlock) -> str:
     """What a factor may come from: a term counted twice, or the size of a dimension."""
     numbers = {"counted twice": 2.0, "counted half, as without the 2 of a square": 0.5}
-    for slot in (block.slot, *block.case.codomain.slots, *block.case.domain.slots):
+    for slot in (block.slot, *block.codomain.slots, *block.domain.slots):
         sizes = [(size, f"dimension {axis} of {slot.name}") for axis, size in enumerate(slot.shape)]
         for size, what in (*sizes, (math.prod(slot.shape), f"the entries of {slot.name}")):
             for text, number in (
@@ -144,18 +144,18 @@ def conjugated_parts(block: InputBlock) -> Cause | None:
 
     No number is fitted. Entries whose sign is kept, and that are not zero, tell it from a minus.
     """
-    rows, columns = (np.where(at % 2, -1.0, 1.0) for at in (block.case.rows, block.places))
+    rows, columns = (np.where(at % 2, -1.0, 1.0) for at in (block.rows, block.places))
     signs = {}
     if block.parts == 2:
         signs["the gradient"] = np.broadcast_to(columns, block.claimed.shape)
-    if all(len(slot.parts) == 2 for slot in block.case.codomain.slots):
+    if all(len(slot.parts) == 2 for slot in block.codomain.slots):
         signs["the cotangent"] = np.broadcast_to(rows[:, None], block.claimed.shape)
     if len(signs) == 2:
         signs["the gradient and the cotangent"] = rows[:, None] * columns
     for what, sign in signs.items():
         change = partial(np.multiply, sign)
         is_kept = block.is_live & (sign > 0)
-        if block.fits(change) and (block.case.whole or is_kept.sum() >= ENOUGH):
+        if block.fits(change) and (block.whole or is_kept.sum() >= ENOUGH):
             verb = "are" if " and " in what else "is"
             message = f"{what} of {block.name} {verb} conjugated: a conj is missing, or too much"
             return named_cause("conjugate", message, block.full_fit_text)

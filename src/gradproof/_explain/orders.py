@@ -8,9 +8,9 @@ import math
 import numpy as np
 
 from gradproof._data.records import Cause
-from gradproof._data.results import count_of
+from gradproof._data.results import JacobianEvidence, count_of
 from gradproof._data.space import Indices
-from gradproof._explain.case import ENOUGH, SLACK, Change, InputBlock, WrongJacobian, is_fit
+from gradproof._explain.case import ENOUGH, SLACK, Change, InputBlock, input_blocks, is_fit
 from gradproof._explain.causes import named_cause
 
 _MOST_AXES = 4  # of an array, of which every order is tried: 24
@@ -72,7 +72,7 @@ def misplaced_entries(block: InputBlock) -> Cause | None:
     entries, outputs = f"at other entries of {block.name}", "from other outputs"
     for axis, is_whole, words in (
         (1, block.has_shape, entries),
-        (0, block.case.whole and len(block.claimed) > 2, outputs),
+        (0, block.whole and len(block.claimed) > 2, outputs),
     ):
         lines = np.flatnonzero(block.wrong.any(axis=axis))
         claimed, measured, allowed = (
@@ -89,9 +89,9 @@ def misplaced_entries(block: InputBlock) -> Cause | None:
     return None
 
 
-def swapped_inputs(case: WrongJacobian) -> Cause | None:
+def swapped_inputs(case: JacobianEvidence) -> Cause | None:
     """Two inputs have each other's gradient."""
-    for one, other in itertools.combinations(case.blocks(), 2):
+    for one, other in itertools.combinations(input_blocks(case), 2):
         if one.wrong_count + other.wrong_count < ENOUGH or one.wrong.shape != other.wrong.shape:
             continue
         if (
@@ -113,7 +113,7 @@ def symmetric_input(block: InputBlock) -> Cause | None:
     shape = block.shape
     if block.parts != 1 or not block.has_shape or len(shape) != 2 or shape[0] != shape[1]:
         return None
-    x = block.case.point[block.case.domain.span(block.position)].reshape(shape)
+    x = block.point[block.domain.span(block.position)].reshape(shape)
     if block.wrong_count < ENOUGH or not np.allclose(x, x.T, rtol=0, atol=1e-6 * np.abs(x).max()):
         return None
     index = np.arange(x.size).reshape(shape).T.reshape(-1)

@@ -11,19 +11,19 @@ import math
 
 import numpy as np
 
+from gradproof._data.results import JacobianEvidence
 from gradproof._data.space import Mask, Space, Values
-from gradproof._explain.case import WrongJacobian
 from gradproof._explain.coordinates import words_of_coordinates
 
 _CHANCE = 200  # a rule is believed if so few of so many are chosen by chance less than once in
 
 
-def place_of(case: WrongJacobian) -> str:
+def place_of(case: JacobianEvidence) -> str:
     """Words for the wrong entries of a Jacobian; "" where nothing fits."""
     wrong = case.wrong
     if not wrong.any():
         return ""
-    if not (case.whole and case.has_all_columns):
+    if not (case.whole and case.columns.size == case.domain.size):
         return _place_among_some(case)
     if wrong.all():
         return "everywhere"
@@ -41,10 +41,10 @@ def place_of(case: WrongJacobian) -> str:
     return rule or lines
 
 
-def _place_among_some(case: WrongJacobian) -> str:
+def _place_among_some(case: JacobianEvidence) -> str:
     """Words for the wrong inputs among those measured, where some of them are right."""
     columns = case.wrong_columns
-    if columns.all() or case.has_all_columns:
+    if columns.all() or case.columns.size == case.domain.size:
         return ""
     chosen = np.zeros(case.domain.size, dtype=bool)
     chosen[case.columns[columns]] = True
@@ -52,7 +52,7 @@ def _place_among_some(case: WrongJacobian) -> str:
     return f"{text} (of the {case.columns.size} inputs measured)" if text else ""
 
 
-def _telling_entries(case: WrongJacobian) -> Mask:
+def _telling_entries(case: JacobianEvidence) -> Mask:
     """Entries that are wrong, or where an error of the usual relative size would be seen."""
     size = np.maximum(np.abs(case.claimed), np.abs(case.measured))
     with np.errstate(all="ignore"):
@@ -62,7 +62,7 @@ def _telling_entries(case: WrongJacobian) -> Mask:
         return np.asarray(case.wrong | (usual * size > case.allowed))
 
 
-def _place_in_lines(case: WrongJacobian, telling: Mask) -> str:
+def _place_in_lines(case: JacobianEvidence, telling: Mask) -> str:
     """Whole rows, whole columns, or every crossing of some rows with some columns."""
     wrong, rows, columns = case.wrong, case.wrong_rows, case.wrong_columns
     outputs = words_of_coordinates(rows, case.codomain)
@@ -76,7 +76,7 @@ def _place_in_lines(case: WrongJacobian, telling: Mask) -> str:
     return f"{outputs} with respect to {inputs}" if is_crossing and inputs and outputs else ""
 
 
-def _place_by_value(case: WrongJacobian, telling: Mask) -> str:
+def _place_by_value(case: JacobianEvidence, telling: Mask) -> str:
     """The sign or the size of the inputs, or of the outputs, decides."""
     columns = (case.wrong_columns, 0, case.point, case.domain)
     rows = (case.wrong_rows, 1, case.value, case.codomain)

@@ -21,10 +21,9 @@ _LONG_AXES = 4  # of an array, of which every subset is tried: 15
 
 def missing_reduction(block: InputBlock) -> Cause | None:
     """Where an input was broadcast, one slice's gradient arrives instead of the sum of all."""
-    case = block.case
-    if not (case.whole and block.has_shape and len(case.codomain.slots) == 1):
+    if not (block.whole and block.has_shape and len(block.codomain.slots) == 1):
         return None
-    out = case.codomain.slots[0]
+    out = block.codomain.slots[0]
     if out.entries is not None or len(block.shape) > len(out.shape):
         return None
     padded = (1,) * (len(out.shape) - len(block.shape)) + block.shape
@@ -53,7 +52,7 @@ def overwritten_gradient(block: InputBlock) -> Cause | None:
     is_kept, is_read = block.claimed != 0, np.abs(block.measured) > SLACK * block.allowed
     lost = block.wrong.any(axis=0)
     is_copy = is_read.sum(axis=1).max() <= 1 and is_kept.sum(axis=0).max() <= 1
-    if not (block.case.whole and is_copy and is_kept[:, lost].any(axis=0).all()):
+    if not (block.whole and is_copy and is_kept[:, lost].any(axis=0).all()):
         return None
     is_first = is_kept[:, lost].argmax(axis=0) == is_read[:, lost].argmax(axis=0)
     if is_first.all() or is_kept[block.wrong].any():
@@ -162,14 +161,13 @@ def _is_blind(block: InputBlock) -> bool:
 
 def _patterns(block: InputBlock) -> Iterator[tuple[str, Values, bool]]:
     """What a term may be proportional to, its values, and whether their mean is taken off."""
-    case = block.case
-    x = case.point[case.domain.span(block.position)][block.places]
+    x = block.point[block.domain.span(block.position)][block.places]
     if np.unique(x).size > 1:
         yield block.name, x, False
         yield f"the centred {block.name}, as a normalisation makes it,", x, True
-    for position, slot in enumerate(case.codomain.slots):
+    for position, slot in enumerate(block.codomain.slots):
         if slot.shape == block.shape and len(slot.parts) == 1 and slot.entries is None:
-            values = case.value[case.codomain.span(position)][block.places]
+            values = block.value[block.codomain.span(position)][block.places]
             if np.unique(values).size > 1:
                 yield slot.name, values, False
                 yield f"exp({slot.name})", np.exp(np.minimum(values, _LARGEST_EXPONENT)), False
