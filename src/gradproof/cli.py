@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rich.console import Console
+from rich.markup import escape
 
 import gradproof
 from gradproof import _output
@@ -145,7 +146,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         fn = gradproof.by_hand(function, **claims) if claims else function
         inputs, kwargs = call_arguments(arguments, framework_of_arrays(arguments, function), seed)
         try:
-            with terminal.progress_of(arguments.target):
+            with Console(stderr=True).status(f"checking {escape(arguments.target)}"):
                 report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)
         except (UsageError, KeyboardInterrupt):
             raise

@@ -58,11 +58,3 @@ def test_names_and_messages_cannot_steer_a_terminal_nor_turn_a_line(said, tmp_pa
 
 def test_brackets_in_a_name_are_no_markup():
     assert "f[red]" in printed(report(CheckResult("backward", Verdict.PASSED, ""), target="f[red]"))
-
-
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_long_check_shows_its_time_on_a_terminal_alone(is_terminal):
-    stream = io.StringIO()
-    with terminal.progress_of("f[red]", Console(file=stream, force_terminal=is_terminal)):
-        pass
-    assert ("checking f[red]" in re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue())) is is_terminal

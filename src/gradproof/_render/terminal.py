@@ -5,12 +5,10 @@ Rich leaves the colours out where the output is piped or NO_COLOR is set.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -91,26 +89,3 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
         f"{report.seconds:.1f}",
         Text(escape_invisible(what)),
     ]
-
-
-def progress_of(
-    target: str, console: Console | None = None
-) -> contextlib.AbstractContextManager[object]:
-    """A line with the time that a check has taken, while it is entered; nothing off a terminal.
-
-    It is taken away when the check ends.
-    """
-    console = console or Console(stderr=True)
-    if not console.is_terminal:
-        return contextlib.nullcontext()
-    progress = Progress(
-        SpinnerColumn(),
-        TextColumn("checking {task.description}", markup=False),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    progress.add_task(target, total=None)
-    return progress
