@@ -184,11 +184,6 @@ TABLE: dict[str, tuple[str, Callable[[], Claim], str]] = {
         lambda: of_values(sigmoid(X), sigmoid(X) * (1 - sigmoid(X)), sigmoid(X)),
         "a factor equal to (1 - sigmoid(x)) is missing",
     ),
-    "elementwise term": (
-        "missing term",
-        lambda: of_values(3 * X**2, 3 * X**2 - 2, X**3 - 2 * X),
-        "2 is added to the wrong entries",
-    ),
     "symmetric": ("symmetric input", symmetric_case, "x is symmetric"),
 }
 

@@ -16,7 +16,7 @@ from gradproof._data.records import Cause
 from gradproof._data.results import JacobianEvidence
 from gradproof._explain.case import InputBlock, input_blocks
 from gradproof._explain.causes import named_cause, ranked_causes
-from gradproof._explain.expressions import other_factor, other_term
+from gradproof._explain.expressions import other_factor
 from gradproof._explain.factors import (
     common_factor,
     conjugated_parts,
@@ -58,8 +58,6 @@ _OF_BLOCK: tuple[Recogniser, ...] = (
     symmetric_input,
     missing_term,
 )
-# Asked where no other matches: it has the most ways to fit.
-_LAST = other_term
 
 
 def causes_of_entries(case: JacobianEvidence) -> tuple[Cause, ...]:
@@ -86,10 +84,7 @@ def _causes_of_blocks(case: JacobianEvidence, blocks: list[InputBlock]) -> Itera
     """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
     found: dict[str, dict[int, Cause]] = {}
     for block in blocks:
-        for recogniser in (*_OF_BLOCK, _LAST):
-            is_known = any(block.position in causes for causes in found.values())
-            if recogniser is _LAST and is_known:
-                break
+        for recogniser in _OF_BLOCK:
             if cause := recogniser(block):
                 found.setdefault(cause.name, {}).setdefault(block.position, cause)
                 if cause.name == "zero":

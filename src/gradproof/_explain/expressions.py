@@ -1,8 +1,8 @@
-"""Causes in the formula of an entry: a factor, or a term, that is made of an input or output.
+"""Causes in the formula of an entry: a factor that is made of an input or output.
 
 A backward is a formula of what the forward has seen. So inputs and outputs, and functions of them
-that derivatives are made of, are held against the ratio, and the gap, of claimed and measured
-entries. One number is fitted, to more than `ENOUGH` entries that have at least three values.
+that derivatives are made of, are held against the ratio of claimed and measured entries. One number
+is fitted, to more than `ENOUGH` entries that have at least three values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gradproof._explain.case import ENOUGH, SLACK, InputBlock
 from gradproof._explain.causes import named_cause
 from gradproof._explain.factors import Ratio, common_ratio
 
-_DIFFERENT = 3  # values, at least, of what a factor or a term may be
+_DIFFERENT = 3  # values, at least, of what a factor may be
 _LARGEST_NUMBER = 6  # before an expression, or 1/6
 _TELLING = 0.1  # relative error of the best entry, above which none tells a formula
 
@@ -62,27 +62,6 @@ def other_factor(block: InputBlock) -> Cause | None:
             if ratio is not None and _is_believed(ratio, scale):
                 message += "" if ratio.is_equal(1.0) else f", up to {ratio.value:.6g}"
                 return named_cause("factor", message, f"{count_of(block.wrong_count)} fit")
-    return None
-
-
-def other_term(block: InputBlock) -> Cause | None:
-    """The wrong entries are off by a number, or by an expression, times one number.
-
-    A term is missing where the function depends on its input.
-    """
-    wrong = block.wrong
-    if block.wrong_count <= ENOUGH or not block.is_live[wrong].all():
-        return None
-    gaps, allowed = (block.claimed - block.measured)[wrong], block.allowed[wrong]
-    level = common_ratio(gaps, np.ones(block.wrong_count), allowed)
-    if level is not None and level.count > ENOUGH:
-        message = f"{level.value:.6g} is added to the wrong entries"
-        return named_cause("missing term", message, f"the same gap in {count_of(level.count)}")
-    for text, expression in _expressions(block):
-        ratio = common_ratio(gaps, expression[wrong], allowed)
-        if ratio is not None and _is_believed(ratio, expression[wrong]):
-            message = f"a term {ratio.value:.6g} * {text} is too much, or its opposite missing"
-            return named_cause("missing term", message, f"{count_of(block.wrong_count)} fit")
     return None
 
 
