@@ -5,6 +5,8 @@ PyTorch runs most of them in the museum (`exhibits.in_torch`), and here those th
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -82,13 +84,6 @@ def test_what_is_right_passes(exhibit, seed, framework):
     assert report.verdict is Verdict.PASSED, str(report)
 
 
-@pytest.mark.parametrize("framework", OTHERS)
-@seeds(1, more=(2, 3, 4))
-@pytest.mark.parametrize("exhibit", sizes.WRONG, ids=str)
-def test_a_rule_right_for_dense_probes_alone_fails_whatever_the_seed(exhibit, seed, framework):
-    assert report_of_wrong(exhibit, framework, seed)["linearity"].verdict is Verdict.FAILED
-
-
 def test_the_portable_exhibits_have_names_of_their_own():
     names = [exhibit.name for exhibit in (*RIGHT, *ONLY_HERE)]
     assert len(set(names)) == len(names)
@@ -136,17 +131,9 @@ def test_a_wrong_backward_of_the_narrow_part_does_not_pass(exhibit, framework, s
 
 # Sweeps -----------------------------------------------------------------------------------------
 
-QUOTIENT = Portable(
-    name="product_divided_by_a_zero_entry",
+QUOTIENT = dataclasses.replace(
+    next(each for each in portable.EXHIBITS if each.name == "product_divided_by_a_zero_entry"),
     inputs=lambda: (np.array([2.0, 3.0, 5.0]),),
-    value=lambda xp, x: xp.prod(x),
-    wrong=lambda xp, g, x: (xp.where(x == 0, 0 * x, g * xp.prod(x) / xp.where(x == 0, 1 + x, x)),),
-    right=lambda xp, g, x: (
-        g
-        * xp.stack(
-            [xp.prod(xp.where(xp.arange(x.shape[0]) == k, 1 + 0 * x, x)) for k in range(x.shape[0])]
-        ),
-    ),
 )
 
 

@@ -7,7 +7,16 @@ import math
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, constant, leaf, normal, read_as_contiguous, ruled, storage_read
+from exhibits.frame import (
+    Exhibit,
+    constant,
+    leaf,
+    normal,
+    read_as_contiguous,
+    ruled,
+    spoilt,
+    storage_read,
+)
 
 
 def product_of_all(x: Tensor) -> Tensor:
@@ -31,20 +40,12 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT / math.sqrt(k.shape[-1])).softmax(-1) @ v
 
 
-def attention_backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, extent: int):
-    scale = 1 / math.sqrt(extent)
-    weights = (q @ k.mT / math.sqrt(k.shape[-1])).softmax(-1)
-    inner = g @ v.mT
-    scores = weights * (inner - (inner * weights).sum(-1, keepdim=True))
-    return scores @ k * scale, scores.mT @ q * scale, weights.mT @ g
-
-
-def attention_values_stored_with_stride_of_keys(g: Tensor, q: Tensor, k: Tensor, v: Tensor):
-    to_q, to_k, to_v = attention_backward(g, q, k, v, k.shape[-1])
-    rows, columns = v.shape
-    where = (torch.arange(rows)[:, None] * k.shape[-1] + torch.arange(columns)) % v.numel()
-    stored = torch.zeros(v.numel(), dtype=v.dtype).index_put((where.flatten(),), to_v.flatten())
-    return to_q, to_k, stored.reshape(v.shape)
+def values_stored_with_stride_of_keys(to_q: Tensor, to_k: Tensor, to_v: Tensor):
+    rows, columns = to_v.shape
+    where = torch.arange(rows)[:, None] * to_k.shape[-1] + torch.arange(columns)
+    places = (where % to_v.numel()).flatten()
+    stored = torch.zeros_like(to_v).flatten().index_put((places,), to_v.flatten())
+    return to_q, to_k, stored.reshape(to_v.shape)
 
 
 def attention_inputs(columns: int):
@@ -239,7 +240,7 @@ EXHIBITS = (
         name="values_stored_with_the_stride_of_keys",
         source="M34",
         make_inputs=lambda: attention_inputs(3),
-        wrong=ruled(attention, attention_values_stored_with_stride_of_keys),
+        wrong=spoilt(attention, values_stored_with_stride_of_keys),
         right=attention,
         place=(2, None, 0, None),
         hidden_inputs=lambda: attention_inputs(2),

@@ -10,48 +10,37 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, leaf, normal, ruled
+from exhibits.frame import Exhibit, gradients_of, leaf, normal, ruled, spoilt
 
 
 def gated(x: Tensor, up: Tensor, gate: Tensor) -> Tensor:
     return (x @ up) * torch.sigmoid(x @ gate)
 
 
-def gated_backward(
-    g: Tensor, x: Tensor, up: Tensor, gate: Tensor, both: float
-) -> tuple[Tensor, ...]:
-    a, s = x @ up, torch.sigmoid(x @ gate)
-    ga, gs = g * s, g * a * s * (1 - s)
-    return ga @ up.mT + both * gs @ gate.mT, x.mT @ ga, x.mT @ gs
+def one_of_two_products(g: Tensor, x: Tensor, up: Tensor, gate: Tensor) -> tuple[Tensor, ...]:
+    _, to_up, to_gate = gradients_of(gated, g, x, up, gate)
+    return (g * torch.sigmoid(x @ gate)) @ up.mT, to_up, to_gate
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT).softmax(-1) @ v
 
 
-def attention_backward(
-    g: Tensor, q: Tensor, k: Tensor, v: Tensor, most: float
-) -> tuple[Tensor, ...]:
-    """With five times the gradient of the queries in a batch whose scores exceed `most`."""
-    scores = q @ k.mT
-    p = scores.softmax(-1)
-    gp = g @ v.mT
-    gs = p * (gp - (gp * p).sum(-1, keepdim=True))
-    large = (scores.amax((-2, -1), keepdim=True) > most) & (len(q) > 1)
-    return torch.where(large, 5.0, 1.0) * (gs @ k), gs.mT @ q, p.mT @ g
+def queries_wrong_beyond_four(g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    """With five times the gradient of the queries in a batch whose scores exceed 4."""
+    to_q, to_k, to_v = gradients_of(attention, g, q, k, v)
+    large = ((q @ k.mT).amax((-2, -1), keepdim=True) > 4) & (len(q) > 1)
+    return torch.where(large, 5.0, 1.0) * to_q, to_k, to_v
 
 
 def reversed_product(x: Tensor, w: Tensor) -> Tensor:
     return x * w.flip(0)
 
 
-def in_seven_bits(count: int) -> Tensor:
-    """The indices of a backward that holds them in a signed byte."""
-    return torch.arange(count).to(torch.int8).to(torch.int64) % count
-
-
-def reversed_product_backward(g: Tensor, x: Tensor, w: Tensor, index: Tensor) -> tuple[Tensor, ...]:
-    return (g * w.flip(0))[index], (g * x).flip(0)
+def in_seven_bits(gradient: Tensor) -> Tensor:
+    """As a backward leaves it that holds indices in a signed byte."""
+    count = len(gradient)
+    return gradient[torch.arange(count).to(torch.int8).to(torch.int64) % count]
 
 
 def compiled_without_a_term(x: Tensor) -> Tensor:
@@ -64,11 +53,7 @@ def product_with_the_largest(x: Tensor) -> Tensor:
     return x.sin() * x.amax()
 
 
-def clipped_gradient(g: Tensor, x: Tensor) -> Tensor:
-    return g * x.cos()
-
-
-SINE = ruled(torch.sin, clipped_gradient)
+SINE = ruled(torch.sin, lambda g, x: g * x.cos())
 
 
 def rule_lost_under_transforms(x: Tensor) -> Tensor:
@@ -82,8 +67,8 @@ EXHIBITS = (
         name="one_of_two_products_dropped",
         source="M19",
         make_inputs=lambda: (normal(3, 4), normal(4, 2, seed=2), normal(4, 2, seed=3)),
-        wrong=ruled(gated, lambda g, *x: gated_backward(g, *x, both=0.0)),
-        right=ruled(gated, lambda g, *x: gated_backward(g, *x, both=1.0)),
+        wrong=ruled(gated, one_of_two_products, vmap=False),
+        right=gated,
         place=(0, None, 0, None),
     ),
     Exhibit(
@@ -99,8 +84,8 @@ EXHIBITS = (
             normal(2, 3, 4, seed=2),
             normal(2, 3, 4, seed=3),
         ),
-        wrong=ruled(attention, lambda g, *x: attention_backward(g, *x, most=4.0)),
-        right=ruled(attention, lambda g, *x: attention_backward(g, *x, most=torch.inf)),
+        wrong=ruled(attention, queries_wrong_beyond_four, vmap=False),
+        right=attention,
         place=(0, None, 0, None),
     ),
     Exhibit(
@@ -108,14 +93,8 @@ EXHIBITS = (
         source="M37",
         make_inputs=lambda: (normal(140), normal(140, seed=2)),
         hidden_inputs=lambda: (normal(100), normal(100, seed=2)),
-        wrong=ruled(
-            reversed_product,
-            lambda g, x, w: reversed_product_backward(g, x, w, in_seven_bits(len(x))),
-        ),
-        right=ruled(
-            reversed_product,
-            lambda g, x, w: reversed_product_backward(g, x, w, torch.arange(len(x))),
-        ),
+        wrong=spoilt(reversed_product, lambda x, w: (in_seven_bits(x), w)),
+        right=reversed_product,
         place=(0, None, 0, None),
     ),
     Exhibit(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 import torch
@@ -122,11 +122,16 @@ def ruled(
             def jvp(ctx: Any, *tangents: Any) -> Any:
                 return jvp_rule(*tangents, *_inputs(ctx))
 
-    @functools.wraps(value)
+    @wraps(value)
     def call(*inputs: Any) -> Any:
         return Ruled.apply(*inputs)
 
     return call
+
+
+def gradients_of(value: Callable[..., Any], g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    """What autograd finds in a backward, which may be recorded."""
+    return vjp(value, inputs, g, create_graph=torch.is_grad_enabled())[1]
 
 
 def spoilt(
@@ -144,7 +149,7 @@ def spoilt(
     """
 
     def backward(g: Tensor, *inputs: Tensor) -> Any:
-        gradients = vjp(value, inputs, g)[1]
+        gradients = gradients_of(value, g, *inputs)
         return change(*gradients) if dtypes is None or g.dtype in dtypes else gradients
 
     return ruled(value, backward, vmap=False)

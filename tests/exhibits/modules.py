@@ -2,56 +2,37 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from exhibits.frame import Exhibit, normal, ruled
+from exhibits.frame import Exhibit, gradients_of, normal, ruled
 
 
-def experts(x: Tensor, router: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    """Each row goes to the two experts that are chosen for it, weighted by their gates."""
-    return _through_experts(x, router, (up, down), detached=False)
-
-
-def experts_with_detached_gates(x: Tensor, router: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    return _through_experts(x, router, (up, down), detached=True)
-
-
-def _through_experts(
-    x: Tensor, router: Tensor, weights: tuple[Tensor, Tensor], *, detached: bool
+def experts(
+    x: Tensor, router: Tensor, up: Tensor, down: Tensor, *, detached: bool = False
 ) -> Tensor:
+    """Each row goes to the two experts that are chosen for it, weighted by their gates."""
     gates, chosen = (x @ router).softmax(-1).topk(2, -1)
     gates = gates / gates.sum(-1, keepdim=True)
     gates = gates.detach() if detached else gates
-    y = torch.zeros(len(x), weights[1].shape[-1], dtype=x.dtype)
-    for expert, (up, down) in enumerate(zip(*weights, strict=True)):
+    y = torch.zeros(len(x), down.shape[-1], dtype=x.dtype)
+    for expert in range(len(up)):
         row, rank = (chosen == expert).nonzero(as_tuple=True)
-        through = functional.gelu(x[row] @ up) @ down
+        through = functional.gelu(x[row] @ up[expert]) @ down[expert]
         y = y.index_add(0, row, through * gates[row, rank][:, None])
     return y
 
 
-def as_of(function):
-    """The backward that automatic differentiation makes of another function."""
-
-    def backward(g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-        leaves = [each.detach().requires_grad_() for each in inputs]
-        with torch.enable_grad():
-            y = function(*leaves)
-        return torch.autograd.grad(y, leaves, g, materialize_grads=True)
-
-    return backward
-
-
 def near_a_change_of_experts() -> tuple[Tensor, ...]:
     """Ten rows, in one of which another expert is chosen within the longest step."""
-    torch_state = torch.random.get_rng_state()
-    torch.manual_seed(2)
-    x, router = torch.randn(10, 12), torch.randn(12, 4)
-    up, down = 0.3 * torch.randn(4, 12, 16), 0.3 * torch.randn(4, 16, 12)
-    torch.random.set_rng_state(torch_state)
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        x, router = torch.randn(10, 12), torch.randn(12, 4)
+        up, down = 0.3 * torch.randn(4, 12, 16), 0.3 * torch.randn(4, 16, 12)
     return tuple(each.double().requires_grad_() for each in (x, router, up, down))
 
 
@@ -82,7 +63,7 @@ EXHIBITS = (
     Exhibit(
         name="gates_detached_beside_a_change_of_experts",
         make_inputs=near_a_change_of_experts,
-        wrong=ruled(experts, as_of(experts_with_detached_gates)),
+        wrong=ruled(experts, partial(gradients_of, partial(experts, detached=True)), vmap=False),
         right=experts,
         words=("claimed",),
     ),

@@ -49,7 +49,7 @@ class OnRanks:
     wrong: Callable[[], Callable[..., Any]] | None = None
     right: Callable[[], Callable[..., Any]] | None = None
     options: Callable[[], Mapping[str, Any]] = dict
-    places: tuple[str, ...] = ()
+    places: tuple[str, ...] = ("rank 0, x", "rank 1, x")
     check: str = "backward"
 
     def __str__(self) -> str:
@@ -180,7 +180,6 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(lambda x: summed(x) / count(), summed),
         right=lambda: ruled(lambda x: summed(x) / count(), lambda g: summed(g) / count()),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="all-reduced in forward and in backward",
@@ -188,7 +187,6 @@ MISTAKES: tuple[OnRanks, ...] = (
         wrong=lambda: ruled(summed, summed),
         right=lambda: ruled(summed, identity),
         options=whole(output_0=Replicate()),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="only rank 0 has the gradient of what all hold",
@@ -206,14 +204,12 @@ MISTAKES: tuple[OnRanks, ...] = (
         wrong=lambda: ruled(lambda x: x * (here() + 1), lambda g: g * (here() + 1)),
         right=lambda: ruled(lambda x: x * (here() + 1), lambda g: summed(g * (here() + 1))),
         options=whole(x=Replicate()),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="the shards in a wrong order",
         inputs=rows(2, 3),
         wrong=lambda: ruled(gathered, lambda g: own_rows(summed(g), 2, (here() + 1) % count())),
         right=lambda: ruled(gathered, lambda g: own_rows(summed(g), 2, here())),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="shards taken for even",
@@ -234,42 +230,36 @@ MISTAKES: tuple[OnRanks, ...] = (
         inputs=rows(3),
         wrong=lambda: ruled(summed, Stale()),
         right=lambda: ruled(summed, waited),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="the backward of all_gather as a slice",
         inputs=rows(2, 3),
         wrong=lambda: ruled(gathered, lambda g: own_rows(g, 2, here())),
         right=lambda: ruled(gathered, lambda g: own_rows(summed(g), 2, here())),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="fewer bits on the wire",
         inputs=rows(3),
         wrong=lambda: ruled(summed, on_a_short_wire),
         right=lambda: ruled(summed, summed),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="Partial taken for Replicate",
         inputs=lambda: (replicated(numbers(4, rank=False)),),
         wrong=lambda: functools.partial(weighted, kind=Replicate()),
         right=lambda: functools.partial(weighted, kind=Partial()),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="all_to_all back without being turned round",
         inputs=lambda: (numbers(count(), 2),),
         wrong=lambda: ruled(exchanged, identity),
         right=lambda: ruled(exchanged, exchanged),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="the backward of reduce_scatter without its all_gather",
         inputs=lambda: (numbers(count(), 2),),
         wrong=lambda: ruled(scattered_sum, among_zeros),
         right=lambda: ruled(scattered_sum, gathered),
-        places=("rank 0, x", "rank 1, x"),
     ),
     OnRanks(
         name="a broadcast whose source keeps its own gradient only",
@@ -284,6 +274,7 @@ MISTAKES: tuple[OnRanks, ...] = (
         wrong=lambda: ruled(summed, in_place, inside=False),
         right=lambda: ruled(summed, summed, inside=False),
         check="side_effects",
+        places=(),
     ),
     OnRanks(
         name="the second stage returns its own gradient",
@@ -418,6 +409,7 @@ RIGHT: tuple[OnRanks, ...] = (
         wrong=with_rows(lambda x: torch.cat(nn_functional.all_gather(x))),
         right=with_rows(lambda x: contiguous(torch.cat(nn_functional.all_gather(x)))),
         check="memory_layout",
+        places=(),
     ),
     OnRanks(
         name="functional all_gather_tensor_autograd",

@@ -188,8 +188,8 @@ EXHIBITS = (
     Exhibit(
         name="input_off_by_a_hundredth_beside_one_in_another_unit_in_a_kernel",
         make_inputs=lambda: (leaf(-2e-10, 2.8e-8, 2.8e-8, 2.1e-7), leaf(-1.2e5, 6e3, 1.2e5, 1.5e5)),
-        wrong=spoilt(in_two_units, lambda a, b: (1.01 * a, b)),
-        right=spoilt(in_two_units, lambda a, b: (a, b)),
+        wrong=spoilt(in_two_units, lambda a, b: (1.01 * a.detach(), b.detach())),
+        right=spoilt(in_two_units, lambda a, b: (a.detach(), b.detach())),
         place=(0, (0,), 0, (0,)),
     ),
     Exhibit(
@@ -267,7 +267,7 @@ EXHIBITS = (
         name="one_row_of_many_columns_claimed_zero_by_a_kernel",
         make_inputs=lambda: (normal(WIDE),),
         wrong=ruled(mixed, lambda g, x: vjp(mixed, x, without(7, g))[1], vmap=False),
-        right=spoilt(mixed, lambda gradient: gradient),
+        right=spoilt(mixed, torch.Tensor.detach),
         place=(0, None, 0, (7,)),
         words=("claimed 0",),
     ),
