@@ -31,10 +31,6 @@ _BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` 
 _MOST_FINDINGS = 3  # of one layout
 
 
-class _NotTakenError(Exception):
-    """The user's code does not take arrays in a layout, which is no mistake."""
-
-
 @dataclass(frozen=True)
 class _Trial:
     """What arrays in one layout, or in several at once, gave.
@@ -87,11 +83,12 @@ def _trial(measurements: Measurements, layout: str, *, of_inputs: bool) -> _Tria
     """What arrays in a layout give; None where the map has no such layout."""
     findings_of = _findings_of_inputs if of_inputs else _findings_of_cotangent
     try:
-        return _Trial(layout, of_inputs, findings_of(measurements, layout))
+        findings = findings_of(measurements, layout)
     except Unsupported:
         return None
-    except _NotTakenError as refusal:
-        return _Trial(layout, of_inputs, refusal=str(refusal))
+    if isinstance(findings, str):
+        return _Trial(layout, of_inputs, refusal=findings)
+    return _Trial(layout, of_inputs, findings)
 
 
 def _result(trials: list[_Trial]) -> CheckResult:
@@ -120,8 +117,8 @@ def _result(trials: list[_Trial]) -> CheckResult:
     return failed_check(_NAME, summary, findings, notes=notes, where=f"only where {where}")
 
 
-def _findings_of_cotangent(measurements: Measurements, layout: str) -> tuple[Finding, ...]:
-    """What is wrong with the gradient of a cotangent in a layout."""
+def _findings_of_cotangent(measurements: Measurements, layout: str) -> tuple[Finding, ...] | str:
+    """What is wrong with the gradient of a cotangent in a layout; or that it is not taken."""
     kind = f"layout: {layout}"
     what = f"cotangent {_phrase(layout)} against the same values, contiguous"
     for v, expected in _cotangents_with_gradients(measurements, layout):
@@ -130,8 +127,7 @@ def _findings_of_cotangent(measurements: Measurements, layout: str) -> tuple[Fin
                 got = measurements.map.vjp_layout(v, layout)
         except UsersError as error:
             if layout in _BITS:
-                text = f"the backward does not take a cotangent {_phrase(layout)}: {error}"
-                raise _NotTakenError(text) from error
+                return f"the backward does not take a cotangent {_phrase(layout)}: {error}"
             return (_finding_of_error(f"the cotangent is {_phrase(layout)}", error, kind),)
         if findings := _gradient_findings(measurements, got, expected, what, kind):
             return findings
@@ -167,21 +163,19 @@ def _cotangent_equal_along(space: Space, seed: int, axis: int) -> Values:
     return round_to_formats(space, cotangent)
 
 
-def _findings_of_inputs(measurements: Measurements, layout: str) -> tuple[Finding, ...]:
-    """What is wrong with value and gradient with the inputs in a layout."""
+def _findings_of_inputs(measurements: Measurements, layout: str) -> tuple[Finding, ...] | str:
+    """What is wrong with value and gradient with the inputs in a layout; or why none is taken."""
     map_, kind, where = measurements.map, f"input layout: {layout}", _phrase(layout)
     try:
         with users_errors():
             other = map_.map_in_layout(layout)
             value = other.kept_value()
     except UsersError as error:
-        text = f"the function does not take inputs {where}: {error}"
-        raise _NotTakenError(text) from error
+        return f"the function does not take inputs {where}: {error}"
     what = f"inputs {where} against the same values as given"
     findings = _value_findings(measurements, value, what, kind)
     if findings and (how := map_.memory_dependence()):  # it is, and is to be, another function
-        text = f"the function {how}, and has another value for inputs {where}: not compared"
-        raise _NotTakenError(text)
+        return f"the function {how}, and has another value for inputs {where}: not compared"
     try:
         with users_errors():
             got = other.vjp(measurements.cotangent)
