@@ -23,14 +23,10 @@ def zero_entries(block: InputBlock) -> Cause | None:
     wrong = block.wrong
     if not (np.abs(block.claimed[wrong]) <= 1e-3 * block.allowed[wrong]).all():
         return None
-    is_whole = block.has_shape and block.whole and not block.claimed.any()
-    message = f"nothing arrives at {block.name}"
-    evidence = f"{count_of(block.wrong_count)} claimed 0"
-    return named_cause(
-        "zero",
-        message if is_whole else "the wrong entries are claimed to be 0",
-        evidence,
-    )
+    message = "the wrong entries are claimed to be 0"
+    if block.has_shape and block.whole and not block.claimed.any():
+        message = f"nothing arrives at {block.name}"
+    return named_cause("zero", message, f"{count_of(block.wrong_count)} claimed 0")
 
 
 def missing_mask(block: InputBlock) -> Cause | None:
@@ -167,11 +163,9 @@ def lower_precision(block: InputBlock) -> Cause | None:
     claimed, measured = block.claimed[block.wrong], block.measured[block.wrong]
     off = float(np.abs(claimed - measured).max() / max(float(np.abs(measured).max()), 1e-300))
     units = coarser_formats(block.claimed, block.slot.grain.unit)
-    fitting = [name for name, unit in units.items() if off <= _ULPS * unit]
-    if not fitting:
+    name = next((each for each, unit in units.items() if off <= _ULPS * unit), "")
+    if not name:
         return None
-    # Numbers of 8 bits are numbers of 24, too: it is the format whose rounding is as large.
-    name = min(fitting, key=lambda each: abs(math.log2((off or 1.0) / units[each])))
     count = count_of(int((block.claimed != 0).sum()))
     bits = -round(math.log2(units[name]))
     evidence = f"all {count} claimed are numbers of {bits} bits; off by up to {off:.1g}"
