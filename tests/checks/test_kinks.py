@@ -11,9 +11,8 @@ import torch
 
 import gradproof
 from claims import MODES, Linear, judge
-from exhibits.bug_reports import scaled_kernel
 from exhibits.corners import relu, slope_of_relu
-from exhibits.frame import leaf, ruled
+from exhibits.frame import leaf, ruled, spoilt
 from gradproof import CheckResult, Verdict
 
 PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
@@ -134,7 +133,7 @@ def test_a_hinge_is_met_on_both_of_its_sides(factor: float, seed: int) -> None:
     def loss(x: Any) -> Any:
         return torch.nn.functional.multi_margin_loss(x, target)
 
-    result = backward(scaled_kernel(loss, factor), x.requires_grad_(), seed=seed)
+    result = backward(spoilt(loss, lambda slope: factor * slope), x.requires_grad_(), seed=seed)
     assert result.verdict is (PASSED if factor == 1 else FAILED)
 
 

@@ -14,7 +14,7 @@ import gradproof
 import gradproof.torch
 from exhibits import frame
 from exhibits.frame import ruled
-from exhibits.low_precision import LOW, tanh_kernel, wrong_in_low_precision
+from exhibits.low_precision import LOW, in_few_bits
 from flat_options import check
 from gradproof import CheckResult, Verdict
 from gradproof.errors import UsageError
@@ -42,7 +42,7 @@ FUNCTIONS = {
     "softmax": lambda x: torch.softmax(x, -1),
     "layer norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
     "product": lambda x: x @ x.mT,
-    "a kernel": tanh_kernel,
+    "a kernel": in_few_bits(torch.tanh, lambda slope: slope),
     "piecewise": lambda x: torch.relu(x) + x.clamp(-1, 1) + x.max(-1, keepdim=True).values,
     "scalar": lambda x: (x * x).mean(),
 }
@@ -88,7 +88,7 @@ MISTAKES = {
 @every_low
 def test_what_is_wrong_in_low_precision_only_fails_as_that(mistake, dtype):
     for seed in range(3):
-        wrong = wrong_in_low_precision(MISTAKES[mistake])
+        wrong = in_few_bits(torch.tanh, MISTAKES[mistake])
         result = checked(wrong, normal(16, 12, dtype=dtype, seed=seed), seed=seed)
         assert result.verdict is FAILED, result.summary
         assert {finding.kind for finding in result.findings} == {"precision"}

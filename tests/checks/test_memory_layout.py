@@ -8,7 +8,7 @@ from torch.autograd.functional import vjp
 
 import gradproof
 from exhibits.frame import normal, ruled
-from exhibits.innocents import SeededDropout
+from exhibits.innocents import seeded_dropout
 from gradproof import Verdict
 
 DOUBLE, BRAIN = torch.float64, torch.bfloat16
@@ -38,7 +38,7 @@ def twice(x):
             "goes by how its inputs lie in memory",
         ),
         (
-            SeededDropout.apply,
+            seeded_dropout,
             Verdict.PASSED,
             "draws random numbers in the order of the memory",
         ),
