@@ -83,7 +83,7 @@ CANCELS = (
 # Kernels that know float32 alone, beside a reference.
 
 
-def only_in_float32(value):
+def only_in_float32(value, backward):
     """A kernel that refuses float64."""
 
     def strict(*inputs: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def only_in_float32(value):
             raise TypeError("float32 only")
         return value(*inputs)
 
-    return strict
+    return ruled(strict, backward)
 
 
 def computed_in_float32(value, backward):
@@ -110,9 +110,18 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v
 
 
-def without_the_root(to_q: Tensor, to_k: Tensor, to_v: Tensor) -> tuple[Tensor, ...]:
-    """Of the extent, which is 8."""
-    return math.sqrt(8) * to_q, math.sqrt(8) * to_k, to_v
+def attention_gradients(factor: float):
+    """Of probabilities that are computed again from the logarithm of their sum."""
+
+    def backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        shares = (scores - scores.logsumexp(-1, keepdim=True)).exp()
+        inner = g @ v.mT
+        to_scores = shares * (inner - (inner * shares).sum(-1, keepdim=True))
+        to_scores = factor * to_scores / math.sqrt(q.shape[-1])
+        return to_scores @ k, to_scores.mT @ q, shares.mT @ g
+
+    return backward
 
 
 def norm_of_rows(x: Tensor, weight: Tensor) -> Tensor:
@@ -150,18 +159,26 @@ FLOAT32_ONLY = (
     Exhibit(
         name="root_of_the_extent_dropped_from_saturated_rows",
         make_inputs=saturated,
-        wrong=spoilt(attention, without_the_root),
-        right=attention,
+        wrong=ruled(attention, attention_gradients(math.sqrt(8))),
+        right=ruled(attention, attention_gradients(1.0)),
         also=frozenset({"second_point"}),
         verdict_of_right=frozenset({"passed", "inconclusive"}),
     ),
     Exhibit(
         name="root_of_the_extent_dropped_from_large_logits_in_a_kernel_of_float32_alone",
         make_inputs=drawn((5, 8), (7, 8), (7, 8), dtype=SINGLE, scale=8.0),
-        wrong=spoilt(only_in_float32(attention), without_the_root),
-        right=only_in_float32(attention),
+        wrong=only_in_float32(attention, attention_gradients(math.sqrt(8))),
+        right=only_in_float32(attention, attention_gradients(1.0)),
         also=frozenset({"second_point"}),
         cause="factor",
+        options={"reference": attention},
+    ),
+    Exhibit(
+        name="root_of_the_extent_dropped_from_large_logits_in_a_kernel_that_casts",
+        make_inputs=drawn((16, 8), (16, 8), (16, 8), dtype=SINGLE, scale=8.0),
+        wrong=computed_in_float32(attention, attention_gradients(math.sqrt(8))),
+        right=computed_in_float32(attention, attention_gradients(1.0)),
+        also=frozenset({"second_point"}),
         options={"reference": attention},
     ),
     Exhibit(
