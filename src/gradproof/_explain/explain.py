@@ -21,10 +21,7 @@ from gradproof._explain.factors import coarser_formats
 from gradproof._explain.place import place_of
 
 _WIDE = 0.05  # of an entry: an error bar that is an interval of slopes
-_FEWER = (
-    "only a part of the Jacobian was measured, and it shows no cause: check fewer inputs to see "
-    "the cause"
-)
+_FEWER = "only a part of the Jacobian was measured, and it shows no cause: check fewer inputs"
 
 # Kind of a finding -> the cause that it is, and its message.
 _OF_KINDS = {
