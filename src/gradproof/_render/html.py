@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
 NEEDED = "jinja2"
-SECTIONS = 500  # reports in full; further ones are listed only
 
 
 def render(report: Report) -> str:
@@ -41,11 +40,7 @@ def render_many(reports: Sequence[tuple[str, Report]]) -> str:
     """
     require_template_engine()
     rows = sorted(reports, key=lambda row: WORST_FIRST.index(row[1].verdict))
-    sections = [
-        {"name": name, "report": report, "text": text.html_text(report, full=True)}
-        for name, report in rows[:SECTIONS]
-    ]
-    return _template().render(title=_title(rows), rows=rows, sections=sections)
+    return _template().render(title=_title(rows), rows=rows)
 
 
 def require_template_engine() -> None:
@@ -66,7 +61,11 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: escape_invisible(value) if type(value) is str else value,
     )
-    environment.globals.update(bounded=summary.bound_text, result_line=_result_line)
+    environment.globals.update(
+        bounded=summary.bound_text,
+        report_text=functools.partial(text.html_text, full=True),
+        result_line=_result_line,
+    )
     return environment.get_template("report.html.jinja")
 
 
