@@ -29,11 +29,17 @@ def input_selection(wrt: Any) -> tuple[Any, ...] | None:
     return found
 
 
-def refuse_reference(fn: object, reference: object) -> None:
-    """UsageError where the reference is no function, or the function under test itself."""
-    if not callable(reference):
+def require_reference(fn: Any, reference: Any) -> None:
+    """UsageError where the reference is none that a function can be held against."""
+    by_hand = isinstance(fn, ByHand)
+    if not (callable(reference) or isinstance(reference, ByHand)):
         raise UsageError(f"reference: expected a function, got {type(reference).__name__}")
-    if _bare_function(reference) == _bare_function(fn):
+    if isinstance(reference, ByHand) != by_hand:
+        raise UsageError(
+            "reference: beside a derivative written by hand it is one as well, "
+            "gradproof.by_hand(fn, vjp=...), and else a function of the framework under test"
+        )
+    if not by_hand and _bare_function(reference) == _bare_function(fn):
         raise UsageError(
             f"reference: {name_of(reference)} is the function under test, which would confirm "
             "itself; pass an independent one in plain operations, or none"

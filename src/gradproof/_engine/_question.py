@@ -11,7 +11,7 @@ from typing import Any
 from gradproof import _adapters
 from gradproof._data import options
 from gradproof._data.by_hand import ByHand
-from gradproof._data.inputs import input_selection, name_of, refuse_reference, split_arguments
+from gradproof._data.inputs import input_selection, name_of, require_reference, split_arguments
 from gradproof._data.limits import space_with_limits
 from gradproof._data.settings import TRANSFORM_NAMES, RunSettings
 from gradproof._maps.contract import DifferentiableMap
@@ -51,7 +51,8 @@ class Question:
         by_hand = isinstance(self.fn, ByHand)
         if not (by_hand or callable(self.fn)):
             raise UsageError(f"fn: expected a function, got {options.short_repr(self.fn)}")
-        _require_reference(self.fn, settings.reference)
+        if settings.reference is not None:
+            require_reference(self.fn, settings.reference)
         self.function = self.fn.fn if isinstance(self.fn, ByHand) else self.fn
         self.arguments, self.kwargs = split_arguments(self.fn, inputs, kwargs)
         self._settings, self._domain = settings, domain
@@ -122,21 +123,3 @@ def _require_parameters(
             f"inputs: {name_of(fn)}{signature} was given {given}: {error}; positional arguments go "
             "in inputs, as a tuple, and keyword arguments in kwargs"
         ) from None
-
-
-def _require_reference(fn: Any, reference: Any) -> None:
-    """UsageError where the reference of a function is none that it can be held against."""
-    if reference is None:
-        return
-    if not isinstance(reference, ByHand):
-        refuse_reference(fn, reference)
-        if isinstance(fn, ByHand):
-            raise UsageError(
-                "reference: beside a derivative written by hand it needs one too, "
-                "gradproof.by_hand(fn, vjp=...)"
-            )
-    elif not isinstance(fn, ByHand):
-        raise UsageError(
-            "reference: a derivative written by hand goes only beside one that is written by "
-            "hand; pass a function of the framework under test"
-        )
