@@ -15,6 +15,7 @@ import importlib.util
 import inspect
 import os
 import shlex
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -78,7 +79,15 @@ def pytest_configure(config: pytest.Config) -> None:
     run = _Run(config)
     config.stash[_RUN] = run
     config.pluginmanager.register(run, "gradproof-run")
-    config.add_cleanup(_install_faces(run, config.getoption("gradproof_gradcheck") is not None))
+    undo = ExitStack()
+    config.add_cleanup(undo.close)
+    undo.callback(_asserts.set_run, _asserts.set_run(run))
+    if run.replaces_gradcheck:
+        if importlib.util.find_spec("torch") is None:
+            raise pytest.UsageError("--gradproof-gradcheck: PyTorch is not installed")
+        from gradproof.torch._suite import replace_gradcheck
+
+        undo.enter_context(replace_gradcheck())
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only sends
         config.pluginmanager.register(_Collector(file), "gradproof-collector")
 
@@ -136,6 +145,7 @@ class _Run(_asserts.Run):
         self.inconclusive = str(config.getini("gradproof_inconclusive"))
         self._config = config
         self.needs_reports = config.getoption("gradproof_report") is not None
+        self.replaces_gradcheck = config.getoption("gradproof_gradcheck") is not None
         self._item: pytest.Item | None = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -160,17 +170,15 @@ class _Run(_asserts.Run):
         undecided = report.verdict is Verdict.INCONCLUSIVE
         self._keep(
             verdict=report.verdict.value,
-            seed=report.seed,
             resolution=summary.resolution(report),
             is_only_warned_of=way == "warn" and undecided,
             json=json.dump(report) if self.needs_reports else "",
         )
         return report
 
-    def count_pass(self, seed: int, bound: float) -> None:
+    def count_pass(self, seed: int, bound: float) -> None:  # noqa: ARG002
         self._keep(
             verdict=Verdict.PASSED.value,
-            seed=seed,
             resolution=bound,
             is_only_warned_of=False,
             json="",
@@ -185,23 +193,8 @@ class _Run(_asserts.Run):
         file, *names = item.nodeid.split("::")
         begun_in = self._config.invocation_params.dir
         node = "::".join([os.path.relpath(self._config.rootpath / file, begun_in), *names])
-        replaced = self._config.getoption("gradproof_gradcheck") is not None
-        more = ["--gradproof-gradcheck=replace"] if replaced else []
+        more = ["--gradproof-gradcheck=replace"] if self.replaces_gradcheck else []
         return shlex.join(["pytest", node, *more, f"--gradproof-seed={seed}"])
-
-
-def _install_faces(run: _Run, replaces_gradcheck: bool) -> Callable[[], None]:
-    """Let the asserting faces follow a run, PyTorch's gradcheck too; returns what ends it."""
-    stack = ExitStack()
-    stack.callback(_asserts.set_run, _asserts.set_run(run))
-    if replaces_gradcheck:
-        if importlib.util.find_spec("torch") is None:
-            stack.close()
-            raise pytest.UsageError("--gradproof-gradcheck: PyTorch is not installed")
-        from gradproof.torch._suite import replace_gradcheck
-
-        stack.enter_context(replace_gradcheck())
-    return stack.close
 
 
 @pytest.hookimpl(wrapper=True)
@@ -258,10 +251,10 @@ class _Collector:
 
     def _named_checks(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""
-        count: dict[str, int] = {}
+        count = Counter[str]()
         named = []
         for node, checked in sorted(self._checked, key=lambda pair: pair[0]):
-            count[node] = count.get(node, 0) + 1
+            count[node] += 1
             named.append((node if count[node] == 1 else f"{node} #{count[node]}", checked))
         return named
 
