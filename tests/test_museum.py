@@ -12,12 +12,12 @@ from torch.autograd import gradcheck
 import gradproof
 import museum
 from gradproof import Finding, Place, Verdict
-from museum import EXHIBITS, NOT_HERE, Exhibit
+from museum import EXHIBITS, Exhibit
 
 WRONG = [exhibit for exhibit in EXHIBITS if exhibit.wrong is not None]
 REQUIRED = (
     {f"M{row:02}" for row in range(1, 40)}
-    | {f"W{row}" for row in range(1, 10)}
+    | {f"W{row}" for row in range(1, 9)}
     | {f"C{row}" for row in range(1, 10)}
     | {"W2b", "W2c", "C2b", "J1"}
 )
@@ -70,7 +70,7 @@ def seeds(*usual: int, more: tuple[int, ...]):
 
 
 @named(WRONG)
-@seeds(0, more=(1, 2, 3, 4))
+@seeds(0, more=(1, 2, 3, 4, 5))
 def test_a_wrong_derivative_fails_in_the_right_check_at_the_right_place(
     exhibit: Exhibit, seed: int
 ) -> None:
@@ -92,46 +92,14 @@ def test_a_wrong_derivative_fails_in_the_right_check_at_the_right_place(
     assert max(map(len, lines)) <= 80
 
 
-# Mistakes that passed for some seeds, and were believed beside a reference for most.
-_CHANCES = (
-    "one_for_each_of_two",
-    "residual_blocks",
-    "ripple",
-    "has_the_choice",
-    "stationary",
-    "kept_by_the",
-    "that_was_saved_in",
-)
-BY_CHANCE = [
-    e for e in WRONG if any(part in e.name for part in _CHANCES) or "reference" in e.options
-]
-
-
-@named(BY_CHANCE)
-@seeds(5, more=(4, 6, 7, 8))
-def test_what_passed_by_chance_fails_for_every_seed_and_its_twin_passes(exhibit, seed: int) -> None:
-    options = {**exhibit.options, "checks": [exhibit.check], "seed": seed}
-    report = gradproof.check(exhibit.wrong, exhibit.make_inputs(), **options)
-    assert report[exhibit.check].verdict is Verdict.FAILED, verdicts(report)
-    report = gradproof.check(exhibit.right, exhibit.make_inputs(), **options)
-    assert str(report[exhibit.check].verdict) in exhibit.verdict_of_right, verdicts(report)
-
-
 @named(EXHIBITS)
-@seeds(1, more=(0, 2, 3, 4))
+@seeds(1, more=(0, 2, 3, 4, 5))
 def test_a_right_derivative_is_not_accused(exhibit: Exhibit, seed: int) -> None:
     before = torch.random.get_rng_state()
     report = examine(exhibit, exhibit.right, exhibit.make_inputs, seed)
     assert str(report.verdict) in exhibit.verdict_of_right, verdicts(report)
     assert not any(result.causes or result.where for result in report.checks)
     assert torch.equal(torch.random.get_rng_state(), before)
-
-
-@named([e for e in EXHIBITS if "two_sides_of_ties" in e.name])
-@seeds(3, more=(4, 5, 6, 7))
-def test_what_failed_by_chance_passes_for_every_seed(exhibit: Exhibit, seed: int) -> None:
-    report = examine(exhibit, exhibit.right, exhibit.make_inputs, seed)
-    assert str(report.verdict) == "passed", verdicts(report)
 
 
 @named([exhibit for exhibit in WRONG if exhibit.hidden_inputs])
@@ -166,11 +134,9 @@ def test_inputs_are_the_same_at_every_call(exhibit: Exhibit) -> None:
             assert one == other
 
 
-def test_every_row_of_the_field_work_is_exhibited_or_excused() -> None:
+def test_every_row_of_the_field_work_is_exhibited() -> None:
     exhibited = {row for exhibit in EXHIBITS for row in exhibit.source.split()} - {"extra"}
-    assert exhibited | set(NOT_HERE) == REQUIRED
-    assert not exhibited & set(NOT_HERE)
-    assert all(NOT_HERE.values())
+    assert exhibited == REQUIRED
 
 
 def test_exhibits_have_different_names_and_name_checks_that_exist() -> None:

@@ -81,6 +81,11 @@ def by_version(memory, ctx, x) -> None:
     memory.setdefault(ctx.key, x.cos())
 
 
+def by_the_first_entry(memory, ctx, x) -> None:
+    ctx.key = x[0].item()
+    memory.setdefault(ctx.key, x.cos())
+
+
 def size_of(x: Tensor) -> Tensor:
     return x.double().square().mean().sqrt()
 
@@ -116,36 +121,21 @@ def made_in_the_first_backward(memory, ctx, x) -> Tensor:
 class Masked(torch.nn.Module):
     """relu with its mask in a buffer."""
 
-    def __init__(self, *, once: bool = False, kept: bool = False) -> None:
+    def __init__(self, *, kept: bool = False) -> None:
         super().__init__()
-        self.once, self.kept = once, kept
+        self.kept = kept
         self.register_buffer("mask", torch.zeros(6, dtype=torch.float64))
-        self.register_buffer("made", torch.zeros((), dtype=torch.bool))
 
     def inputs(self) -> tuple[Tensor]:
         """An input for a layer that remembers nothing yet."""
-        for buffer in self.buffers():
-            buffer.zero_()
+        self.mask.zero_()
         return (normal(6),)
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.no_grad():
-            if not (self.once and self.made):
-                self.mask.copy_(x > 0)
-                self.made.fill_(True)
+            self.mask.copy_(x > 0)
         mask = self.mask.clone() if self.kept else self.mask
-        return _Masked.apply(x, mask)
-
-
-class _Masked(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, mask):
-        ctx.mask = mask
-        return x.clamp(min=0)
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * ctx.mask, None
+        return ruled(lambda x: x.clamp(min=0), lambda g, x: g * mask, vmap=False)(x)
 
 
 def exhibit(
@@ -181,30 +171,6 @@ def rightly_by_version(memory, ctx, x) -> None:
     ctx.slope = memory[ctx.key][1]
 
 
-class Softmax:
-    """The softmax, whose backward may keep the sum of exponentials by its input's first entry."""
-
-    def __init__(self, *, keeps: bool) -> None:
-        self.keeps, self.sums = keeps, dict[float, Tensor]()
-        self.apply = ruled(lambda x: x.softmax(0), self.gradient, vmap=False)
-
-    def gradient(self, g: Tensor, x: Tensor) -> Tensor:
-        exponentials = x.detach().exp()
-        total = exponentials.sum()
-        if self.keeps:
-            total = self.sums.setdefault(x[0].item(), total)
-        shares = exponentials / total
-        return shares * (g - (shares * g).sum())
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.apply(x)
-
-    def inputs(self) -> tuple[Tensor]:
-        """An input for a function that has kept nothing yet."""
-        self.sums.clear()
-        return (normal(6),)
-
-
 class OffOnceElsewhere:
     """The sine, whose first backward at any other point is a tenth off, as one with a race is."""
 
@@ -237,7 +203,11 @@ EXHIBITS: tuple[Exhibit, ...] = (
         Remembering(by_version, remembered()),
         Remembering(rightly_by_version, lambda memory, ctx, x: ctx.slope),
     ),
-    exhibit("sum_kept_by_the_first_entry", Softmax(keeps=True), Softmax(keeps=False), ""),
+    exhibit(
+        "slope_kept_by_the_first_entry",
+        Remembering(by_the_first_entry, remembered()),
+        Remembering(by_the_first_entry, cosine),
+    ),
     exhibit("statistic_made_once", Remembering(scale_once, by_the_scale), cause="factor"),
     exhibit(
         "statistic_made_once_in_bfloat16",
