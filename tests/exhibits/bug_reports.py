@@ -214,17 +214,6 @@ def operator(name: str, factor: float):
 RIGHT_SINE, WRONG_SINE = operator("right_sine", 1.0), operator("wrong_sine", 1.1)
 
 
-class Scaled(torch.nn.Module):
-    """A layer around the operator."""
-
-    def __init__(self, sine) -> None:
-        super().__init__()
-        self.sine, self.weight = sine, torch.nn.Parameter(normal(5, seed=3).detach())
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.sine(self.weight * x)
-
-
 OPERATORS = (
     Exhibit(
         name="operator_of_a_library_off_by_a_tenth_between_others",
@@ -238,13 +227,6 @@ OPERATORS = (
         make_inputs=drawn((5,)),
         wrong=lambda x: WRONG_SINE(x) + x.sin(),
         right=lambda x: RIGHT_SINE(x) + x.sin(),
-        also=frozenset({"second_point"}),
-    ),
-    Exhibit(
-        name="operator_of_a_library_off_by_a_tenth_in_a_layer",
-        make_inputs=drawn((5,)),
-        wrong=Scaled(WRONG_SINE),
-        right=Scaled(RIGHT_SINE),
         also=frozenset({"second_point"}),
     ),
 )

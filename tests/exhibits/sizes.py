@@ -135,31 +135,11 @@ def _mean(xp: Any, x: Any) -> Any:
     return xp.mean(xp.sin(x))
 
 
-MEAN = Portable(  # its cotangents are small where that of the mean is not
-    name="flushed_behind_a_mean_over_many",
-    inputs=lambda: (normal(2000),),
-    value=_mean,
-    right=lambda xp, g, x: (g / x.shape[0] * xp.cos(x),),
-    wrong=lambda xp, g, x: (flushed(xp, g / x.shape[0]) * xp.cos(x),),
-    check="linearity",
-)
-
-
-LOSS = Portable(
-    name="cotangent_of_one_by_another_branch",
-    inputs=lambda: (normal(12),),
-    value=_mean,
-    right=lambda xp, g, x: (g / x.shape[0] * xp.cos(x),),
-    wrong=lambda xp, g, x: (tenth_more_where_it_is_one(xp, g) / x.shape[0] * xp.cos(x),),
-    check="linearity",
-)
-
-
-def _of_loss(name: str, change: Change) -> Portable:
+def _of_loss(name: str, change: Change, size: int = 5) -> Portable:
     """Its cotangent is a single number, which has one sign at a time."""
     return Portable(
         name=name,
-        inputs=lambda: (normal(5),),
+        inputs=lambda: (normal(size),),
         value=_mean,
         right=lambda xp, g, x: (g / x.shape[0] * xp.cos(x),),
         wrong=lambda xp, g, x: (change(xp, g) / x.shape[0] * xp.cos(x),),
@@ -184,8 +164,11 @@ def _pushed(name: str, change: Change, size: int = 12) -> Portable:
 COTANGENTS = (
     *(_of_sine(name, change, shape) for name, (change, shape) in CHANGES.items()),
     ROWS,
-    MEAN,
-    LOSS,
+    # The gradient is small where the cotangent is not.
+    _of_loss(
+        "flushed_behind_a_mean_over_many", lambda xp, g: 2000 * flushed(xp, g / 2000), size=2000
+    ),
+    _of_loss("cotangent_of_one_by_another_branch", tenth_more_where_it_is_one),
     _of_loss("cotangent_of_a_loss_clipped_from_above", clipped_from_above),
     _of_loss("cotangent_of_a_loss_clipped_from_below", clipped_from_below),
 )
