@@ -93,8 +93,7 @@ def test_a_failure_that_several_checks_see_takes_at_most_25_lines():
     shown = str(report(*everything, *checks, repeat="pytest test_it.py::test_layer_norm"))
     assert len(shown.splitlines()) <= 25
     assert max(map(len, shown.splitlines())) <= 80
-    assert "  batched              FAILED  a batch differs from the loop" in shown
-    assert "check 5, check 6, check 7" in shown.split("  FAILED   ")[-1]
+    assert "check 0, check 1," in shown.split("  FAILED   ")[-1]
     assert "cause   every entry" in shown
 
 

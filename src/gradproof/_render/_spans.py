@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
-from gradproof._data.records import Finding, Place
+from gradproof._data.records import Place
 
 WIDTH = 80  # of what is no terminal: files, logs, messages of exceptions
 WIDEST = 120  # longer lines are hard to read
@@ -88,11 +88,6 @@ def place(kind: str, at: Place) -> str:
         return f"{at.name}{entry}"
     quote = "" if "'" in at.name else "'"
     return f"{kind} {at.slot} {quote}{at.name}{quote}{entry}"
-
-
-def places(finding: Finding) -> str:
-    sides = (("input", finding.input), ("output", finding.output))
-    return " -> ".join(place(kind, at) for kind, at in sides if at is not None)
 
 
 def number(value: float, precision: int = 6) -> str:

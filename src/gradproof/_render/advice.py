@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gradproof._data.checks import TABLE, row
-from gradproof._data.records import CheckResult, Finding, Report, Verdict, round_up
+from gradproof._data.records import CheckResult, Report, Verdict, round_up
 
 # Part of the summary of a check that is open -> what to try; the first that fits.
 _OF_OPEN = {
@@ -84,9 +84,9 @@ def _advice(result: CheckResult, report: Report) -> str:
             "run the formula of the reference in this precision, operation by operation: rounding "
             "alone leaves less than this"
         )
-    off = max((_relative_gap(finding) for finding in result.findings), default=math.inf)
-    if 0 < off <= _NARROW:
-        rtol = f"{round_up(off):.0e}"
+    gaps = [finding.gap / abs(finding.measured or math.nan) for finding in result.findings]
+    if gaps and all(gap <= _NARROW for gap in gaps) and max(gaps) > 0:  # a NaN is none
+        rtol = f"{round_up(max(gaps)):.0e}"
         return (
             f"the largest gaps are below {rtol} of their entries: if a solver stops at a tolerance "
             f"on purpose, pass rtol={rtol}; else compare formula and function, term by term"
@@ -99,9 +99,3 @@ def _advice(result: CheckResult, report: Report) -> str:
     else:
         how = "compare the formula with the function"
     return f"{how}, term by term, on a case of two or three entries"
-
-
-def _relative_gap(finding: Finding) -> float:
-    """The gap in parts of what was measured; NaN counts as infinite."""
-    off = abs(finding.gap / finding.measured) if finding.measured else math.inf
-    return off if off == off else math.inf

@@ -1,8 +1,10 @@
 """The report as plain text, as wide as the terminal, 80 columns elsewhere, unless a name is longer.
 
-A pass takes at most 8 lines; `details` has the finding of every check. A failure takes at most 25
-lines: the checks that failed, then a line for those that passed, one for those that were skipped,
-and the line that repeats it. In a notebook, and on a page, the lines have colours.
+A pass takes at most 8 lines; `details` has the finding of every check. Of a failure the first check
+that failed, and the first that names a cause, are shown with their findings, every other one that
+failed or is open in a line or two, then those that passed or were skipped, and the line that
+repeats it. Where that takes more than 25 lines the first check is shown, and the others are named.
+In a notebook, and on a page, the lines have colours.
 """
 
 from __future__ import annotations
@@ -13,7 +15,16 @@ from collections.abc import Iterator, Sequence
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.visible import escape_invisible
 from gradproof._render import summary
-from gradproof._render._details import BRIEF, FULL, PASS, USUAL, Amount, Details
+from gradproof._render._details import (
+    BRIEF,
+    FULL,
+    PASS,
+    USUAL,
+    Amount,
+    is_entry,
+    lines_below,
+    lines_of_notes,
+)
 from gradproof._render._spans import (
     Line,
     Span,
@@ -23,6 +34,7 @@ from gradproof._render._spans import (
     plain_text,
     wrapped_lines,
 )
+from gradproof._render.advice import advice_by_check
 
 LINES_OF_FAILURE = 25  # what does not fit is in the records, and on the page
 DECIDED = (Verdict.FAILED, Verdict.INCONCLUSIVE)
@@ -41,49 +53,42 @@ def details(report: Report) -> str:
 def lines(report: Report, *, full: bool = False) -> list[Line]:
     """The lines of the report, as spans without invisible characters.
 
-    They are all there is in full, else as much detail as fits.
+    They are all there is in full, else the details of the checks that say most.
     """
-    return [
-        tuple(Span(escape_invisible(span.text), span.role) for span in line)
-        for line in _unescaped_lines(report, full=full)
-    ]
-
-
-def _unescaped_lines(report: Report, *, full: bool) -> list[Line]:
-    if report.verdict is Verdict.PASSED and not full:
-        return list(_lines(report, [], PASS))
-    # What failed comes before what is open. What passed has a line only where all did.
-    verdicts = (Verdict.PASSED,) if report.verdict is Verdict.PASSED else DECIDED
+    # What failed comes before what is open. What passed has a line only where all did, and in full.
+    is_passed = report.verdict is Verdict.PASSED
+    verdicts = (Verdict.PASSED,) * full if is_passed else DECIDED
     shown = [each for word in verdicts for each in report.checks if each.verdict is word]
-    found = list(_lines(report, shown, FULL if full else USUAL))
-    most = len(shown)
-    while not full and report.verdict is Verdict.FAILED and most and len(found) > LINES_OF_FAILURE:
-        found = list(_lines(report, shown[:most], BRIEF))
-        most -= 1
-    return found
+    amount = FULL if full else PASS if is_passed else USUAL
+    found = list(_lines(report, shown, amount))
+    if amount is USUAL and len(found) > LINES_OF_FAILURE:
+        found = list(_lines(report, shown[:1], BRIEF))
+    return [tuple(Span(escape_invisible(span.text), span.role) for span in line) for line in found]
 
 
 def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator[Line]:
-    """The report with a line for each check shown and details below it, when brief of the first."""
+    """The report with a line for each check shown, and details below some of them, or below all."""
     yield from _title(report)
     yield from _lines_of_names("  inputs   ", report.inputs, amount.arguments)
     yield from _lines_of_names("  outputs  ", report.outputs, amount.arguments)
     if shown:
         yield ()
-    below = Details(report, amount)
-    name_width = max((len(each.name) for each in shown), default=0)
-    verdict_width = max((len(each.verdict.value) for each in shown), default=0)
-    for place, result in enumerate(shown):
-        name = f"  {result.name:<{name_width}}  "
-        verdict = _verdict(result.verdict, verdict_width)
-        indent = len(name) + len(verdict.text) + 2
-        cut = amount is BRIEF and place > 0
-        first, *rest = break_lines(result.summary, columns() - indent - 4 * cut) or [""]
-        yield (Span(name), verdict, Span(f"  {first}{' ...' if cut and rest else ''}"))
-        if not cut:
-            yield from ((Span(" " * indent + line),) for line in rest)
-            yield from below.lines(result)
-    others = list(_lines_of_other_checks(report, shown, below))
+    advice = advice_by_check(report)
+    in_full = shown[:1] + [each for each in shown if each.causes][:1]
+    names = max((len(each.name) for each in shown), default=0)
+    verdicts = max((len(each.verdict.value) for each in shown), default=0)
+    for result in shown:
+        name, verdict = f"  {result.name:<{names}}  ", _verdict(result.verdict, verdicts)
+        is_in_full = amount is FULL or result in in_full
+        label = f"{name}{verdict.text}  "
+        (_, first), *rest = wrapped_lines(label, result.summary.strip() or "-", "", not is_in_full)
+        yield (Span(name), verdict, Span("  "), first)
+        yield from rest
+        if is_in_full:
+            yield from lines_below(result, advice.get(result.name, ""), amount)
+        elif result.findings and not is_entry(result.findings[0]):
+            yield from wrapped_lines("    ", result.findings[0].message, most=2)
+    others = list(_lines_of_other_checks(report, shown, amount))
     if shown and others:
         yield ()
     yield from others
@@ -126,7 +131,7 @@ def _verdict(verdict: Verdict, width: int = 0) -> Span:
 
 
 def _lines_of_other_checks(
-    report: Report, shown: list[CheckResult], below: Details
+    report: Report, shown: list[CheckResult], amount: Amount
 ) -> Iterator[Line]:
     """The checks that have no line of their own, and how to repeat the run."""
     rest = [each for each in report.checks if not any(each is one for one in shown)]
@@ -134,21 +139,21 @@ def _lines_of_other_checks(
         decided = ", ".join(each.name for each in rest if each.verdict is verdict)
         yield from wrapped_lines(label, decided, verdict.value)
     passed = [each for each in rest if each.verdict is Verdict.PASSED]
-    yield from _lines_of_names("  passed   ", [each.name for each in passed], below.amount.names)
-    notes = tuple(dict.fromkeys(note for each in passed for note in each.notes))
-    yield from below.notes(notes)
+    yield from _lines_of_names("  passed   ", [each.name for each in passed], amount.names)
+    notes = tuple(note for each in passed for note in each.notes)
+    yield from lines_of_notes(notes, amount)
     label, reasons = "  skipped  ", _names_by_reason(report)
-    if report.verdict is Verdict.FAILED and below.amount is not FULL:
+    if report.verdict is Verdict.FAILED and amount is not FULL:
         skipped = [each.name for each in rest if each.verdict is Verdict.SKIPPED]
-        yield from _lines_of_names(label, skipped, below.amount.names, "dim")
+        yield from _lines_of_names(label, skipped, amount.names, "dim")
     else:
         rows = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
         room = 1 if notes else 2
-        if below.amount is PASS and len(rows) > room:
+        if amount is PASS and len(rows) > room:
             others = [name for names in list(reasons.values())[room - 1 :] for name in names]
             rows[room - 1 :] = [f"see report.details(): {', '.join(others)}"]
         for row in rows:
-            yield from wrapped_lines(label, row, "dim", most=int(below.amount is PASS))
+            yield from wrapped_lines(label, row, "dim", most=int(amount is PASS))
             label = " " * len(label)
     if report.repeat and report.verdict is not Verdict.PASSED:
         yield from command("  repeat   ", report.repeat)
