@@ -52,13 +52,16 @@ def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -
                 results.append(skipped or check_result(row, measurements))
     finally:
         map_.close()
+    notes = (*border_notes(map_.domain, map_.point), *map_.notes)
+    for place, result in enumerate(results):
+        if result.verdict is not Verdict.SKIPPED:  # the first that ran has the notes of the map
+            results[place] = replace(result, notes=(*result.notes, *notes))
+            break
     return Report(
         target=target,
         inputs=_descriptions(map_.domain),
         outputs=_descriptions(map_.codomain),
-        checks=_results_with_notes(
-            tuple(results), (*border_notes(map_.domain, map_.point), *map_.notes)
-        ),
+        checks=tuple(results),
         calls=dict(map_.counts),
         seconds=time.perf_counter() - started,
         seed=settings.seed,
@@ -125,14 +128,3 @@ def _unsupported_result(row: Check, missing: Unsupported, settings: RunSettings)
 
 def _descriptions(space: Space) -> tuple[str, ...]:
     return tuple(f"{slot.name}: {slot.describe}" for slot in space.slots)
-
-
-def _results_with_notes(
-    results: tuple[CheckResult, ...], notes: tuple[str, ...]
-) -> tuple[CheckResult, ...]:
-    """The results; the first of a check that ran carries the notes of the map as well."""
-    ran = [place for place, result in enumerate(results) if result.verdict is not Verdict.SKIPPED]
-    if not notes or not ran:
-        return results
-    first = replace(results[ran[0]], notes=(*results[ran[0]].notes, *notes))
-    return (*results[: ran[0]], first, *results[ran[0] + 1 :])
