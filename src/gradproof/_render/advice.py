@@ -47,11 +47,8 @@ def advice_by_check(report: Report) -> dict[str, str]:
     """Advice on the first check that failed, where no cause is named; else on those open."""
     first = next((each for each in report.checks if each.verdict is Verdict.FAILED), None)
     if first is None:
-        return {
-            each.name: _REFERENCE if _wants_reference(each) else _advice_on_open(each)
-            for each in report.checks
-            if each.verdict is Verdict.INCONCLUSIVE
-        }
+        opened = [each for each in report.checks if each.verdict is Verdict.INCONCLUSIVE]
+        return {each.name: _advice_on_open(each) for each in opened}
     has_raised = any(finding.kind == "raised" for finding in first.findings)
     if first.causes or (not has_raised and any(each.causes for each in report.checks)):
         return {}
@@ -60,13 +57,11 @@ def advice_by_check(report: Report) -> dict[str, str]:
 
 def _advice_on_open(result: CheckResult) -> str:
     """What to try where a check could not decide."""
-    return next((text for part, text in _OF_OPEN.items() if part in result.summary), _OPEN)
-
-
-def _wants_reference(result: CheckResult) -> bool:
-    """Whether a mode that is open had no reference that was believed, and the user gave none."""
+    # No reference was believed, and the user gave none.
     unbelieved = "; not " in result.reference and "reference" not in result.reference
-    return unbelieved and result.name in _MODES
+    if unbelieved and result.name in _MODES:
+        return _REFERENCE
+    return next((text for part, text in _OF_OPEN.items() if part in result.summary), _OPEN)
 
 
 def _advice(result: CheckResult, report: Report) -> str:
