@@ -10,8 +10,8 @@ be compared in advance: a rank that waits there in vain is lost to the others.
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, cast
@@ -103,19 +103,22 @@ class Ranks:
         """Wait until every rank has come, and count such meetings; UsageError if one has not."""
         mine = f"count {self.rank}"
         turn = self._store.add(mine, 1)
-        keys = [f"{turn}/{rank}" for rank in range(len(self))]
-        self._store.set(keys[self.rank], "")
-        try:
-            self._store.wait(keys, timedelta(seconds=self.patience))
-        except RuntimeError:
-            missing = [key for key in keys if not self._store.check([key])]
+        if missing := self._absent_ranks(str(turn), self.patience):
             self._store.add(mine, -1)
-            self._store.delete_key(keys[self.rank])
+            self._store.delete_key(f"{turn}/{self.rank}")
             raise UsageError(
-                f"group: {self.rank_names([keys.index(key) for key in missing])} did not call "
-                f"check within {self.patience:g} seconds; call it on every rank"
-            ) from None
+                f"group: {self.rank_names(missing)} did not call check within {self.patience:g} "
+                "seconds; call it on every rank"
+            )
         return int(turn)
+
+    def _absent_ranks(self, what: str, seconds: float) -> list[int]:
+        """Say that this rank is here, and wait for the others; places of those that are not."""
+        keys = [f"{what}/{rank}" for rank in range(len(self))]
+        self._store.set(keys[self.rank], "")
+        with suppress(RuntimeError):  # time is up
+            self._store.wait(keys, timedelta(seconds=seconds))
+        return [place for place, key in enumerate(keys) if not self._store.check([key])]
 
     def rank_names(self, places: Sequence[int]) -> str:
         """Some of the ranks, as people write them: "ranks 1 and 3"."""
@@ -155,16 +158,10 @@ class Ranks:
             raise LostRankError(self._missing_ranks(first_line(error))) from None
 
     def _missing_ranks(self, reason: str) -> str:
-        """A sentence on the ranks that have not come, the same on every rank.
-
-        Ranks that are here leave a mark in the store, and wait a little for each other.
-        """
+        """A sentence on the ranks that have not come, the same on every rank."""
         if self._store.check(["lost"]):
             return str(self._store.get("lost").decode())
-        self._store.set(f"here/{self.rank}", "")
-        time.sleep(min(1.0, self.patience))
-        keys = [f"here/{rank}" for rank in range(len(self))]
-        missing = [place for place, key in enumerate(keys) if not self._store.check([key])]
+        missing = self._absent_ranks("here", min(1.0, self.patience))
         said = f"the ranks lost each other: {reason}"
         if missing:
             said = (
