@@ -29,7 +29,8 @@ from gradproof._adapters.handed_out import HandedOut
 from gradproof._data.by_hand import ByHand
 from gradproof._data.inputs import name_of, parameter_names, selected_positions
 from gradproof._data.space import Array
-from gradproof._guard.random import RandomState, source_of
+from gradproof._guard import restored
+from gradproof._guard.random import RandomState, draw_numbers, effect_on, source_of
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._numpy.call import (
     HandWrittenCall,
@@ -42,10 +43,9 @@ from gradproof._numpy.call import (
     value_and_derivative,
 )
 from gradproof._numpy.jacobian import blocks_of, is_operator, product
-from gradproof._numpy.layouts import in_layout, layouts_for
+from gradproof._numpy.layouts import LAYOUTS, in_layout
 from gradproof._numpy.samples import array_like as array_like
 from gradproof._numpy.samples import values_of as values_of
-from gradproof._numpy.side_effects import side_effects_of
 from gradproof.errors import UsageError
 
 
@@ -224,7 +224,7 @@ class HandMap(ArrayMap):
         lifted = self.cotangents(np.zeros(self.codomain.size))
         if self._claims.vjp is None or not all(isinstance(p, np.ndarray) for p in lifted):
             return ()
-        return layouts_for([piece.slot.shape for piece in self.outputs])
+        return LAYOUTS if self.codomain.size and all(p.ndim for p in lifted) else ()
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         return self.domain_vector(
@@ -251,16 +251,34 @@ class HandMap(ArrayMap):
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         arrays, cotangents = self.arrays(self.point), self.cotangents(v)
-        names = [slot.name for slot in self.domain.slots]
+        constants = (*self._claims.args, *self._call.kwargs.values())
+        pairs = zip(arrays, self.domain.slots, strict=True)
+        told = [
+            *((array, "input", f"input {slot.name}") for array, slot in pairs),
+            *((each, "cotangent", "cotangent, which others may use") for each in cotangents),
+            *((each, "input", "argument that is not tested") for each in constants),
+        ]
+        watched = [(a, a.copy(), *said) for a, *said in told if isinstance(a, np.ndarray)]
+        found: list[tuple[str, str]] = []
 
         def backward() -> None:
             if self._claims.vjp is not None:
                 self._call.claim(self._claims.vjp, arrays, single_or_tuple(cotangents))
 
-        given = [*self._claims.args, *self._call.kwargs.values()]
-        found = side_effects_of(
-            lambda: self.run(arrays), backward, names, arrays, cotangents, given
-        )
+        def run() -> None:
+            self.run(arrays)
+            backward()
+
+        with restored(RandomState().restore):
+            draw_numbers()  # earlier runs may have set a state
+            begun = RandomState()
+            for who, part in (("function", lambda: self.run(arrays)), ("backward", backward)):
+                part()
+                for k, (array, kept, kind, what) in enumerate(watched):
+                    if not np.array_equal(array, kept, equal_nan=kept.dtype.kind in "fc"):
+                        found.append((kind, f"the {who} changed its {what}"))
+                        watched[k] = array, array.copy(), kind, what
+            found += effect_on("a run", begun, run)
         return [*found, *self._gradients.overwritten_gradients(self.domain)]
 
     def map_at(self, x: Array) -> HandMap:

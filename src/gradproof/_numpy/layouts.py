@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-
-def layouts_for(shapes: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
-    """The layouts that change how a cotangent of one of these shapes lies in memory."""
-    sizes = [np.prod(shape, dtype=int) for shape in shapes]
-    if not any(sizes) or not all(shapes):
-        return ()
-    many = any(size > 1 for size in sizes)
-    square = any(sum(extent > 1 for extent in shape) > 1 for shape in shapes)
-    fits = {"transposed": square, "gaps": many, "offset": True, "expanded": many}
-    return tuple(layout for layout, is_of_use in fits.items() if is_of_use)
+LAYOUTS = ("transposed", "gaps", "offset", "expanded")
 
 
 def in_layout(array: Any, layout: str) -> Any:
