@@ -133,10 +133,6 @@ class Piece:
         kind = "complex128" if self.is_complex else "float64"
         return replace(self, make=lambda values: values) if self.dtype == kind else self
 
-    def rounded_coordinates(self, coordinates: Array) -> Array:
-        """The coordinates of `array` of these, of a dtype that NumPy knows."""
-        return coordinates.astype(np.finfo(str(self.dtype)).dtype).astype(np.float64)
-
     def array(self, coordinates: Array) -> Any:
         """A private array of the library from flat float64 coordinates."""
         values = np.array(coordinates, dtype=np.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -319,19 +320,11 @@ class JaxMap(ArrayMap):
     def map_at(self, x: Array) -> JaxMap:
         """The map of this function at x, which is called there only when its value is asked for."""
         with self.around():
-            if self._flat is None:
-                arrays = self.arrays(x)
-                changed = self.call.arguments.with_changes(arrays, lambda leaf: leaf, None)
-                return self._map_of_arguments(changed)
-        x = self.whole_point(x)
-        spans = [x[self.domain.span(k)] for k in range(len(self.inputs))]
-        there = [
-            piece.rounded_coordinates(span) for piece, span in zip(self.inputs, spans, strict=True)
-        ]
-        point, held = finite_point(self.domain, np.concatenate(there))
+            pairs = zip(self.inputs, self.arrays(x), strict=True)
+            rounded = np.concatenate([piece.vector(array) for piece, array in pairs])
         made = copy.copy(self)
-        made.point, made.held, made._jaxprs = point, held, {}
-        made._kept, made._came_with, made._returned = None, (), None
+        made.point, made.held = finite_point(self.domain, rounded)
+        made._jaxprs, made._kept, made._came_with, made._returned = {}, None, (), None
         return made
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
@@ -341,22 +334,16 @@ class JaxMap(ArrayMap):
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
-                return self._map_of_arguments(changed)
+                return JaxMap(replace(self.call, arguments=changed)).share_limits_of(self)
 
         found = twin_in_double(self, fn, build_twin)
-        self._require_same_draws(found)
-        return found
-
-    def _require_same_draws(self, found: DifferentiableMap) -> None:
-        """Unsupported where the function draws other random numbers in double precision.
-
-        `jax.random.normal(key, shape)`, for one, draws by the default dtype, which the context
-        changes, and draws in the dtype of the inputs follow these.
-        """
+        # `jax.random.normal(key, shape)`, for one, draws by the default dtype, which the context
+        # changes, and draws in the dtype of the inputs follow these.
         if isinstance(found, JaxMap) and self.drawn_bits() != found.drawn_bits():
             raise Unsupported(
                 "it draws other random numbers; draw in float32, and cast to the dtype of the input"
             )
+        return found
 
     def drawn_bits(self) -> list[str]:
         """The random bits that the function draws."""
@@ -390,10 +377,6 @@ class JaxMap(ArrayMap):
         made._rounding, made._jaxprs = Rounded(unit, tiny, seed, self._jaxprs), {}
         made._flat, made.inputs, made.outputs = None, inputs, outputs
         return made
-
-    def _map_of_arguments(self, arguments: JaxArguments) -> JaxMap:
-        """The map of the same function with other arguments, counting with this one."""
-        return JaxMap(self.call.with_arguments(arguments)).share_limits_of(self)
 
     def derivative(self, v: Array) -> JaxMap:
         count = len(self.inputs)

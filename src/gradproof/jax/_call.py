@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -18,28 +19,19 @@ from gradproof.jax._rules import transform_result
 from gradproof.jax._tree import JaxArguments, outputs_of
 
 
+@dataclass(frozen=True)
 class JaxCall:
     """A function and its arguments.
 
-    Args:
+    Attributes:
         pull: (arguments, arrays, cotangents) -> gradients, claimed instead of what `jax.vjp`
             says.
         push: (arguments, arrays, tangents) -> tangents, likewise of `jax.jvp`.
     """
 
-    def __init__(
-        self,
-        arguments: JaxArguments,
-        *,
-        pull: Callable[..., Any] | None = None,
-        push: Callable[..., Any] | None = None,
-    ) -> None:
-        self.arguments = arguments
-        self.pull, self.push = pull, push
-
-    def with_arguments(self, arguments: JaxArguments) -> JaxCall:
-        """The same with other arguments."""
-        return JaxCall(arguments, pull=self.pull, push=self.push)
+    arguments: JaxArguments
+    pull: Callable[..., Any] | None = None
+    push: Callable[..., Any] | None = None
 
     @property
     def name(self) -> str:
