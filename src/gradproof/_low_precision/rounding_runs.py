@@ -201,13 +201,14 @@ def with_honest_runs(
     mode: Mode,
     settings: RunSettings,
     sides: ClaimedBesideExact,
+    runs: int = RUNS,
 ) -> ClaimedBesideExact:
     """The sides with the errors of honest runs of the reference in their arithmetic."""
     probes, exact, grain = _probes(map_, mode, settings.seed), sides.exact, sides.grain
     value = np.asarray(reference.kept_value(), float)
-    errors, value_errors = np.empty((RUNS, *exact.shape)), np.empty((RUNS, value.size))
+    errors, value_errors = np.empty((runs, *exact.shape)), np.empty((runs, value.size))
     done, reason, unit = 0, "", max(grain.unit, _ROUNDABLE)
-    for number in range(RUNS):
+    for number in range(runs):
         try:
             run = reference.rounded_map(unit, grain.tiny, settings.seed + number)
             np.subtract(_honest_products(run, mode, probes, map_, settings), exact, errors[number])
