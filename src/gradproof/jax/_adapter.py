@@ -149,14 +149,13 @@ class JaxMap(ArrayMap):
         )
 
     def _compiled_result(self, way: str, *vectors: Array) -> list[Array] | None:
-        """What a compiled derivative gives; None where there is none."""
+        """What a compiled derivative gives, which counts as a call; None where there is none."""
         with self.around():
-            flat = self._flat
-            return (
-                None
-                if flat is None
-                else transform_result(flat.run, way, self.given_point, *vectors)
-            )
+            if self._flat is None:
+                return None
+            self.counts.add("jvp" if way.startswith("jvp") else "vjp")
+            found: list[Array] = transform_result(self._flat.run, way, self.given_point, *vectors)
+            return found
 
     def value(self, x: Array) -> Array:
         """F(x); at the point by a call of the function itself, which shows whether it repeats."""
@@ -169,13 +168,11 @@ class JaxMap(ArrayMap):
     def vjp(self, v: Array) -> Array:
         if (found := self._compiled_result("vjp", v)) is None:
             return super().vjp(v)
-        self.counts.add("vjp")
         return self.domain.zero_still_entries(found[0])
 
     def jvp(self, u: Array) -> Array:
         if (found := self._compiled_result("jvp", u)) is None:
             return super().jvp(u)
-        self.counts.add("jvp")
         return found[0]
 
     def here(self) -> list[Any]:
@@ -225,7 +222,6 @@ class JaxMap(ArrayMap):
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
         if (flat := self._compiled_result("transposed", u, v)) is not None:
-            self.counts.add("vjp")
             return flat[0], self.domain.zero_still_entries(flat[1])
         with self.around():
             tangents, cotangents = self.directions(u), self.cotangents(v)
@@ -243,41 +239,38 @@ class JaxMap(ArrayMap):
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
         if (found := self._compiled_result("vjps", vs)) is not None:
-            self.counts.add("vjp")
             return self.domain.zero_still_entries(found[0])
         with self.around():
-            stacked = [jnp.stack(column) for column in zip(*map(self.cotangents, vs), strict=True)]
             self.counts.add("vjp")
-            return self._batched_rows(
-                jax.vmap(lambda *v: tuple(self.pull(v))), stacked, self.domain_vector
-            )
+            rows = list(map(self.cotangents, vs))
+            return self._batched_rows(lambda *v: tuple(self.pull(v)), rows, self.domain_vector)
 
     def jvp_batch(self, us: Array) -> Array:
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
-        self.counts.add("jvp")
         if (found := self._compiled_result("jvps", us)) is not None:
             return found[0]
         with self.around():
-            stacked = [jnp.stack(column) for column in zip(*map(self.directions, us), strict=True)]
+            self.counts.add("jvp")
             if self.call.push is None:
                 push = transform_result(jax.linearize, self.call.function, *self.here())[1]
             else:
                 push = partial(self.call.tangent, *self.here())
-            return self._batched_rows(
-                jax.vmap(lambda *u: tuple(push(*u))), stacked, self.codomain_vector
-            )
+            rows = list(map(self.directions, us))
+            return self._batched_rows(lambda *u: tuple(push(*u)), rows, self.codomain_vector)
 
     @staticmethod
     def _batched_rows(
-        batched: Callable[..., Any], stacked: list[Any], flat: Callable[[list[Any]], Array]
+        fn: Callable[..., Any], rows: list[list[Any]], flat: Callable[[list[Any]], Array]
     ) -> Array:
-        columns = [np.asarray(column) for column in transform_result(batched, *stacked)]
-        return np.stack([flat([column[k] for column in columns]) for k in range(len(stacked[0]))])
+        """The vectors of what a function of arrays returns under vmap over rows of these."""
+        stacked = map(jnp.stack, zip(*rows, strict=True))
+        columns = [np.asarray(column) for column in transform_result(jax.vmap(fn), *stacked)]
+        return np.stack([flat([column[k] for column in columns]) for k in range(len(rows))])
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         """Traits of gradients; none where JAX makes them, which sees to dtypes and shapes."""
-        found = self._compiled_result("vjp", v)
-        return super().gradient_traits(v) if found is None else ()
+        with self.around():
+            return super().gradient_traits(v) if self._flat is None else ()
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
         """That a function that repeats comes with another value where it is differentiated."""

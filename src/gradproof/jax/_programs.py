@@ -20,7 +20,7 @@ import numpy as np
 from jax.extend import core
 
 from gradproof._data.space import Array
-from gradproof.jax._rules import equations_of, inner_programs, rule_functions
+from gradproof.jax._rules import equations_of, functions_in, inner_programs
 
 _KEPT = 64  # compiled programs; a check makes up to ten
 
@@ -66,7 +66,7 @@ class _Program:
         for program in (each for equation in equations for each in inner_programs(equation)):
             numbers += map(np.asarray, getattr(program, "consts", ()))
         seen: dict[int, Any] = {}
-        rules = [each for equation in equations for each in rule_functions(equation, seen)]
+        rules = [each for equation in equations for each in functions_in(equation.params, seen)]
         # What is not differentiated goes with the rule: the solver of `custom_root` is such.
         held = [each.val for each in seen.values() if "val" in getattr(type(each), "__slots__", ())]
         parts = (

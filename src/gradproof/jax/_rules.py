@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CellType, FunctionType, MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.interpreters import ad
 
+from gradproof._adapters import closure_values, parts_of
 from gradproof._adapters.raised import is_raised_by_user
 from gradproof._data.exceptions import first_line, text_of
 from gradproof._maps.contract import Unsupported
@@ -129,18 +130,12 @@ def _is_plain(equation: Any) -> bool:
     if any(_is_narrow(atom.aval) for atom in (*equation.invars, *equation.outvars)):
         return False
     rules = ad.primitive_jvps.get(primitive), ad.primitive_transposes.get(primitive)
-    return all(map(_known_of_jax, rules)) and _are_of_jax(rule_functions(equation))
+    return all(map(_known_of_jax, rules)) and _are_of_jax(functions_in(equation.params))
 
 
 def _is_narrow(kind: Any) -> bool:
     dtype = getattr(kind, "dtype", None)
     return dtype is not None and jnp.issubdtype(dtype, jnp.inexact) and dtype.itemsize < 4
-
-
-def rule_functions(equation: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
-    """The functions that an equation holds: rules of differentiation, and what they close over."""
-    for parameter in equation.params.values():
-        yield from functions_in(parameter, seen)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -159,17 +154,12 @@ def functions_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any
         return
     seen[id(value)] = value
     inside: Sequence[Any] = ()
-    if isinstance(value, (tuple, list)):
-        inside = value
-    elif isinstance(value, FunctionType):
+    if isinstance(value, (FunctionType, functools.partial)):
         yield value
-        cells = value.__closure__ or ()
-        inside = [cell.cell_contents for cell in cells if cell != CellType()]
-    elif isinstance(value, MethodType):
-        inside = value.__func__, value.__self__
-    elif isinstance(value, functools.partial):
-        yield value
-        inside = value.func, value.args, tuple(value.keywords.values())
+    if isinstance(value, FunctionType):
+        inside = closure_values(value)
+    elif isinstance(value, (tuple, list, dict, MethodType, functools.partial)):
+        inside = tuple(parts_of(value))
     elif hasattr(value, "transforms") and hasattr(value, "f"):  # JAX's wrapper of a function
         inside = value.f, value.transforms
     elif hasattr(value, "__wrapped__"):
