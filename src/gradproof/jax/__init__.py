@@ -33,7 +33,7 @@ from gradproof._numdiff.steps import coordinate_scales
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
 from gradproof.jax._adapter import JaxMap, is_near
 from gradproof.jax._call import JaxCall
-from gradproof.jax._tree import JaxArguments, is_differentiated, is_floating
+from gradproof.jax._tree import JaxArguments, floating_leaves, is_floating
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
 
@@ -46,10 +46,6 @@ def as_array(leaf: Any) -> Any:
 def zero_tangent(leaf: Any) -> np.ndarray[Any, Any]:
     """The tangent, or cotangent, of what has none."""
     return np.zeros(np.shape(leaf), jax.dtypes.float0)
-
-
-def floating_leaves(tree: Any) -> list[Any]:
-    return [leaf for leaf in tree_util.tree_leaves(tree) if is_differentiated(leaf)]
 
 
 _EPS = 1e-4  # JAX's default, which here means: choose the steps

@@ -26,18 +26,15 @@ from gradproof.jax._constants import double_precision
 from gradproof.jax._programs import Flat, Programs, compiled_call
 from gradproof.jax._rounding import Rounded
 from gradproof.jax._rules import (
-    Program,
-    drawn_bit_types,
-    has_loops,
+    UNTRACED,
+    equations_of,
     is_plain,
     is_refusal,
-    jaxpr_of,
-    program_of,
     transform_result,
+    untraced_reason,
 )
 from gradproof.jax._samples import array_like as array_like
 from gradproof.jax._samples import values_of as values_of
-from gradproof.jax._transforms import TRANSFORMS, refusal_of_tracing
 from gradproof.jax._tree import (
     JaxArguments,
     device_of,
@@ -68,6 +65,9 @@ def build(
         return JaxMap(JaxCall(arguments))
 
 
+# JAX compiles these anew in every call that is not compiled itself.
+_LOOPS = ("scan", "while", "cond", "checkpoint", "remat2", "shard_map", "pallas_call")
+_RANDOM = ("random_", "threefry", "rng_")
 _FINEST = 2.0**-50  # unit round-off of a run that shows whether tracing changes the rules
 _ANOTHER = 0.1  # part of a gradient by which another one differs
 
@@ -94,7 +94,8 @@ class JaxMap(ArrayMap):
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
             outputs = named_outputs(result)
-            self._programs: Programs | None = {} if has_loops(self.program) else None
+            has_loops = any(each.primitive.name in _LOOPS for each in self.program)
+            self._programs: Programs | None = {} if has_loops else None
         if not outputs:
             raise UsageError(
                 f"{self.name} returned no array of floating numbers; return an array or a pytree "
@@ -106,12 +107,15 @@ class JaxMap(ArrayMap):
     @cached_property
     def _jaxpr(self) -> Any:
         """What JAX makes of the function; None where it cannot be traced."""
-        return jaxpr_of(self.call.function, self.here())
+        try:
+            return jax.make_jaxpr(self.call.function)(*self.here())
+        except Exception:  # of the user's, or JAX's about values that steer: nothing is known
+            return None
 
     @cached_property
-    def program(self) -> Program:
-        """The equations of the function."""
-        return program_of(self._jaxpr)
+    def program(self) -> list[Any]:
+        """The equations of the function, those inside of others too, as far as they are known."""
+        return [] if self._jaxpr is None else list(equations_of(self._jaxpr.jaxpr))
 
     @cached_property
     def _flat(self) -> Flat | None:
@@ -124,7 +128,7 @@ class JaxMap(ArrayMap):
             return None
         if any(device_of(value) is not None for value in call.arguments.values):
             return None
-        if not is_plain(self.program) or self._jaxpr.effects:
+        if self._jaxpr is None or self._jaxpr.effects or not all(map(is_plain, self.program)):
             return None
         found = Flat(self._jaxpr)
         return found if self._is_as_compiled(found) else None
@@ -296,17 +300,20 @@ class JaxMap(ArrayMap):
         return self._kept
 
     def transforms(self) -> Sequence[Transform]:
-        """Every transform there is; none of a derivative that was written by hand."""
+        """Transforms other than those of AD; none of a derivative that was written by hand."""
         if self.call.pull is not None or self.call.push is not None:
             return ()
-        return [Transform(name, what) for name, (what, _) in TRANSFORMS.items()]
+        return [Transform("compiled", "jax.jit"), Transform("checkpointed", "jax.checkpoint")]
 
     def vjp_transform(self, v: Array, name: str) -> Array:
-        with self.around(), refusal_of_tracing():
-            made = TRANSFORMS[name][1]
-            return self.domain_vector(
-                transform_result(made, self.call, self.here(), self.cotangents(v))
-            )
+        def checkpointed(*arrays: Any) -> Any:
+            count = len(self.inputs)
+            back = jax.vjp(jax.checkpoint(self.call.function), *arrays[:count])[1]
+            return back(arrays[count:])
+
+        gradient = checkpointed if name == "checkpointed" else jax.jit(self.call.gradient)
+        with self.around(), unsupported(*UNTRACED, why=untraced_reason):
+            return self.domain_vector(transform_result(gradient, *self.here(), *self.cotangents(v)))
 
     # Maps made of this one.
 
@@ -339,9 +346,9 @@ class JaxMap(ArrayMap):
         return found
 
     def drawn_bits(self) -> list[str]:
-        """The random bits that the function draws."""
-        with self.around():
-            return drawn_bit_types(self.program)
+        """The random bits that it is known to draw, in their order: how many and how long."""
+        drawing = [each for each in self.program if each.primitive.name.startswith(_RANDOM)]
+        return [str(out.aval) for each in drawing for out in each.outvars]
 
     def rounded_map(self, unit: float, tiny: float, seed: int) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""

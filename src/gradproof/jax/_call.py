@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState
 from gradproof.jax._rules import transform_result
-from gradproof.jax._tree import JaxArguments, outputs_of
+from gradproof.jax._tree import JaxArguments, floating_leaves
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class JaxCall:
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
         """X -> the floating outputs at x."""
-        return outputs_of(self.result(arrays))
+        return tuple(map(jnp.asarray, floating_leaves(self.result(arrays))))
 
     def gradient(self, *arrays: Any) -> tuple[Any, ...]:
         """(x, v) -> the VJP of v at x."""

@@ -20,7 +20,7 @@ import numpy as np
 from jax.extend import core
 
 from gradproof._data.space import Array
-from gradproof.jax._rules import equations_of, functions_in, inner_programs
+from gradproof.jax._rules import UNTRACED, equations_of, functions_in, inner_programs
 
 _KEPT = 64  # compiled programs; a check makes up to ten
 
@@ -40,7 +40,7 @@ def compiled_call(
         programs[name] = jax.jit(fn)
     try:
         return programs[name](*arrays)
-    except (TypeError, jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+    except (TypeError, *UNTRACED):
         programs[name] = fn  # what steers by values cannot be traced
         return fn(*arrays)
 

@@ -23,6 +23,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof.jax._compat import bind_equation
 from gradproof.jax._hosted import PLAIN, numpy_result
 from gradproof.jax._programs import allow_transfers
+from gradproof.jax._rules import untraced_reason
 
 # Operations that move numbers or take one of them: nothing is rounded.
 _EXACT_NAMES = """
@@ -60,7 +61,7 @@ class Rounded:
         """fn(*arrays), a tuple of arrays. Unsupported where it cannot be traced, or taken apart."""
         if name not in self._programs:
             # Of the user's, or JAX's about values that steer.
-            with unsupported(why=lambda error: f"it cannot be traced: {first_line(error)}"):
+            with unsupported(why=untraced_reason):
                 self._programs[name] = jax.make_jaxpr(fn)(*arrays)
         # What lives inside another only, as psum does in shard_map.
         why = "it cannot be run step by step: {}".format

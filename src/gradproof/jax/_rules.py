@@ -16,9 +16,8 @@ from gradproof._adapters.raised import is_raised_by_user
 from gradproof._data.exceptions import first_line, text_of
 from gradproof._maps.contract import Unsupported
 
-# JAX compiles these anew in every call that is not compiled itself.
-_LOOPS = ("scan", "while", "cond", "checkpoint", "remat2", "shard_map", "pallas_call")
-_RANDOM = ("random_", "threefry", "rng_")
+# What JAX raises where a function asks for the value of an array that is traced.
+UNTRACED = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 
 # How JAX says that a function has no derivative of some kind: no rule, by design.
 NO_RULE = (
@@ -57,39 +56,17 @@ def transform_result(transform: Callable[..., Any], *arguments: Any) -> Any:
         raise
 
 
+def untraced_reason(error: Exception) -> str:
+    """Why a capability is missing where a function cannot be traced."""
+    return f"it cannot be traced: {first_line(error)}"
+
+
 def is_refusal(error: Exception) -> bool:
     """Whether JAX says that there is no rule, by design; a rule that says so itself is wrong."""
     said = isinstance(error, NotImplementedError) or any(
         phrase in text_of(error) for phrase in NO_RULE
     )
     return said and not is_raised_by_user(error, _PACKAGES)
-
-
-Program = list[Any] | None
-
-
-def jaxpr_of(fn: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-    """The jaxpr of a function; None where it cannot be traced."""
-    try:
-        return jax.make_jaxpr(fn)(*arrays)
-    except Exception:  # of the user's, or JAX's about values that steer: nothing is known
-        return None
-
-
-def program_of(jaxpr: Any) -> Program:
-    """The equations of a jaxpr, those inside of others too; None where there is none."""
-    return None if jaxpr is None else list(equations_of(jaxpr.jaxpr))
-
-
-def has_loops(program: Program) -> bool:
-    """Whether it is known to hold loops, branches or recomputation."""
-    return any(each.primitive.name in _LOOPS for each in program or ())
-
-
-def drawn_bit_types(program: Program) -> list[str]:
-    """The random bits that it is known to draw, in their order: how many and how long."""
-    drawing = [each for each in program or () if each.primitive.name.startswith(_RANDOM)]
-    return [str(out.aval) for each in drawing for out in each.outvars]
 
 
 def equations_of(jaxpr: Any) -> Iterator[Any]:
@@ -113,17 +90,13 @@ _RULED = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr
 _RULELESS = frozenset({"custom_linear_solve"})
 
 
-def is_plain(program: Program) -> bool:
-    """Whether every rule of differentiation in it is known to be JAX's own.
+def is_plain(equation: Any) -> bool:
+    """Whether every rule of differentiation in an equation is known to be JAX's own.
 
     Then its derivatives are what JAX makes of these equations, compiled or not. A rule of the
     user's is Python, which may draw, count, or go by the numbers that it is handed. Nor are
     formats of 16 bits plain: compiled, XLA keeps more of them than it is asked to.
     """
-    return program is not None and all(map(_is_plain, program))
-
-
-def _is_plain(equation: Any) -> bool:
     primitive = equation.primitive
     if primitive.name.startswith("custom_") and primitive.name not in _RULED | _RULELESS:
         return False

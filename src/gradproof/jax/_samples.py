@@ -9,12 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from gradproof.jax._constants import double_precision
-from gradproof.jax._tree import device_of, is_plain
+from gradproof.jax._tree import device_of
 
 
 def values_of(given: Any) -> Any:
     """The values of an array that a sweep varies; None for anything else, such as a key."""
-    return np.array(given) if is_plain(given) else None
+    is_array = isinstance(given, (jax.Array, np.ndarray, np.generic))
+    if not is_array or jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
+        return None
+    return np.array(given)
 
 
 def to_numpy(array: jax.Array) -> np.ndarray[Any, Any]:

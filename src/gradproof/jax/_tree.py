@@ -33,13 +33,6 @@ def _as_jax_takes(leaf: Any) -> Any:
     return leaf if isinstance(leaf, jax.Array) or not is_floating(leaf) else jnp.asarray(leaf)
 
 
-def is_plain(value: Any) -> bool:
-    """Whether a value is an array of numbers, not of keys."""
-    if not isinstance(value, (jax.Array, np.ndarray, np.generic)):
-        return False
-    return not jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-
-
 class JaxArguments:
     """A function with its arguments, of which some arrays are exchangeable.
 
@@ -165,11 +158,9 @@ def is_differentiated(leaf: Any) -> bool:
     return is_floating(leaf) or isinstance(leaf, (float, complex))
 
 
-def outputs_of(result: Any) -> tuple[Any, ...]:
-    """Every floating output."""
-    return tuple(
-        jnp.asarray(leaf) for leaf in tree_util.tree_leaves(result) if is_differentiated(leaf)
-    )
+def floating_leaves(tree: Any) -> list[Any]:
+    """Every floating leaf, numbers of Python included."""
+    return [leaf for leaf in tree_util.tree_leaves(tree) if is_differentiated(leaf)]
 
 
 def name_of_path(path: Sequence[Any], parameters: list[str]) -> str:
