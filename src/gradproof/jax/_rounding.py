@@ -71,41 +71,30 @@ class Rounded:
             np.errstate(all="ignore"),
         ):
             return tuple(
-                self._run_closed(self._programs[name], list(map(self._host_array, arrays)))
+                self._run_program(self._programs[name], list(map(self._host_array, arrays)))
             )
 
-    def _run_closed(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
-        if not hasattr(program, "jaxpr"):  # without constants
-            return self._jaxpr(program, (), arrays)
-        return self._jaxpr(program.jaxpr, program.consts, arrays)
-
-    def _jaxpr(self, jaxpr: Any, constants: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+    def _run_program(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
+        """What a jaxpr, with its constants or without any, makes of these arrays."""
+        jaxpr, constants = getattr(program, "jaxpr", program), getattr(program, "consts", ())
         held = map(self._rounded_constant, constants)
         known: dict[Any, Any] = dict(zip(jaxpr.constvars, held, strict=True))
         known.update(zip(jaxpr.invars, arrays, strict=True))
 
         def read(atom: Any) -> Any:
-            return known[atom] if not isinstance(atom, core.Literal) else self._literal(atom)
+            if isinstance(atom, core.Literal):
+                return self._rounded_constant(np.asarray(atom.val, atom.aval.dtype))
+            return known[atom]
 
         for equation in jaxpr.eqns:
             results = self._equation(equation, [read(atom) for atom in equation.invars])
             known.update(zip(equation.outvars, results, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
-    def _literal(self, atom: Any) -> Any:
-        """A number of a program, rounded once for all runs."""
-        key = id(atom), self._unit, self._tiny
-        if key not in self._programs:
-            self._programs[key] = (
-                atom,
-                self._rounded_constant(np.asarray(atom.val, atom.aval.dtype)),
-            )
-        return self._programs[key][1]
-
     def _equation(self, equation: Any, values: list[Any]) -> list[Any]:
         name, parameters = equation.primitive.name, equation.params
         if name == "cond":
-            return self._cond(parameters["branches"], *values)
+            return self._run_program(parameters["branches"][int(values[0])], values[1:])
         if name == "while":
             return self._while(parameters, values)
         if name == "scan":
@@ -116,7 +105,7 @@ class Rounded:
             raise Unsupported(f"it holds a {name}, which is one operation here")
         inside = next((parameters[key] for key in _INSIDE if key in parameters), None)
         if inside is not None and hasattr(getattr(inside, "jaxpr", inside), "eqns"):
-            return self._run_closed(inside, values)
+            return self._run_program(inside, values)
         if name in _NORMWISE:
             values = [self._perturbed_matrix(value) for value in values]
         results = self._apply_equation(equation, values)
@@ -161,16 +150,13 @@ class Rounded:
         scan = partial(jax.lax.associative_scan, _PREFIXES[name], reverse=reverse, axis=axis)
         return list(self.run((name, value.shape, value.dtype, axis, reverse), scan, [value]))
 
-    def _cond(self, branches: Sequence[Any], index: Any, *operands: Any) -> list[Any]:
-        return self._run_closed(branches[int(index)], operands)
-
     def _while(self, parameters: Any, values: list[Any]) -> list[Any]:
         first, second = parameters["cond_nconsts"], parameters["body_nconsts"]
         of_test, of_body = values[:first], values[first : first + second]
         carry = values[first + second :]
         test, body = parameters["cond_jaxpr"], parameters["body_jaxpr"]
-        while (going := np.asarray(self._run_closed(test, [*of_test, *carry])[0])).any():
-            found = self._run_closed(body, [*of_body, *carry])
+        while (going := np.asarray(self._run_program(test, [*of_test, *carry])[0])).any():
+            found = self._run_program(body, [*of_body, *carry])
             # Batched, each entry of the batch stops by itself.
             carry = [
                 new if going.all() else jnp.where(_broadcast_flags(going, old), new, old)
@@ -185,7 +171,7 @@ class Rounded:
         steps: list[list[Any]] = [[]] * length
         for step in reversed(range(length)) if parameters["reverse"] else range(length):
             here = [sequence[step] for sequence in sequences]
-            results = self._run_closed(parameters["jaxpr"], [*fixed, *carry, *here])
+            results = self._run_program(parameters["jaxpr"], [*fixed, *carry, *here])
             carry, steps[step] = results[:carried], results[carried:]
         if not length:
             raise Unsupported("a scan of no steps")
