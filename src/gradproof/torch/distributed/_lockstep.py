@@ -187,25 +187,18 @@ class Ranks:
             if not isinstance(error, (UsageError, Unsupported)):  # these the engine knows
                 error = RemoteError(f"rank {self.names[self.rank]} raised {exception_line(error)}")
             event = Event("", error)
-        self._raise(self.gather_objects(event) if step.events is None else step.events)
-        return cast("Result", found)  # nothing was raised
-
-    def _raise(self, events: Sequence[Event]) -> None:
-        """The exception of these events, the same on every rank; none where all have returned."""
+        events = self.gather_objects(event) if step.events is None else step.events
         for event in events:
             if event.raised is not None:
                 raise event.raised
-        if any(event.calls for event in events):
-            raise DivergedError(self._differing_events(events))
-
-    def _differing_events(self, events: Sequence[Event]) -> str:
-        """A sentence on which rank calls which collective."""
         does = [f"calls {event.calls}" if event.calls else "returned" for event in events]
-        said = [
-            f"{self.rank_names([p for p, each in enumerate(does) if each == one])} {one}"
-            for one in dict.fromkeys(does)
-        ]
-        return f"the ranks call different collectives: {', '.join(said)}"
+        if any(event.calls for event in events):
+            said = [
+                f"{self.rank_names([p for p, each in enumerate(does) if each == one])} {one}"
+                for one in dict.fromkeys(does)
+            ]
+            raise DivergedError(f"the ranks call different collectives: {', '.join(said)}")
+        return cast("Result", found)  # nothing was raised
 
 
 class Lockstep(TorchDispatchMode):

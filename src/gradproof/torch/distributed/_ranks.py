@@ -151,8 +151,10 @@ class RanksMap(DifferentiableMap):
     def _require_alike(self, given: Array) -> None:
         """UsageError where copies of an input differ."""
         first = given[self._inputs.source]
-        for place in np.flatnonzero(~((given == first) | (np.isnan(given) & np.isnan(first)))):
-            one, other = int(self._inputs.source[place]), int(place)
+        differing = ~np.isclose(given, first, rtol=0, atol=0, equal_nan=True)
+        if differing.any():
+            other = int(np.argmax(differing))
+            one = int(self._inputs.source[other])
             raise UsageError(
                 f"placements: {self.domain.locate(one)} is {given[one]:.6g} and "
                 f"{self.domain.locate(other)} is {given[other]:.6g}, and a replicated array has "
@@ -273,10 +275,8 @@ class _JointArrays:
         return np.split(x, self._cuts)
 
     def add_parts(self, x: Array) -> Array:
-        """What arrays that are one have together, in the place of the first."""
-        found = np.zeros(self.space.size)
-        np.add.at(found, self.source, x)
-        return found
+        """The sums over arrays that are one, in the place of the first."""
+        return np.bincount(self.source, x, self.space.size)
 
     def sum_parts(self, values: Sequence[Array]) -> Array:
         """The same of what counts; copies do not, whatever they hold."""
