@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor, Placement
+from torch.distributed.tensor import DTensor, Placement, Shard
 from torch.nn.parallel import DistributedDataParallel
 
 from gradproof._data.inputs import name_of, output_name, selected_positions
@@ -57,37 +57,33 @@ class Placing:
         self._placements: Mapping[str, Placement] = placements
         self._rank = rank
 
-    def input(self, name: str, tensor: torch.Tensor, *, argument: bool) -> Share:
-        """The share of an input."""
+    def share(
+        self, name: str, tensor: torch.Tensor, *, is_output: bool = False, argument: bool = True
+    ) -> Share:
+        """The share of an input or an output."""
         if isinstance(tensor, DTensor):
-            kinds: Sequence[Placement] = tensor.placements
-            key = _mesh_key(tensor, [not kind.is_replicate() for kind in kinds])
+            kinds, mesh = tensor.placements, tensor.device_mesh
+            members, here = mesh.mesh.flatten().tolist(), mesh.get_coordinate() or ()
         else:
-            kind = self._first_match(name)
-            kinds = (kind,) if kind else ()
-            key = () if kind and kind.is_replicate() else (self._rank,)
-        return Share(name, key, 1.0, argument, placements_text(kinds))
+            kinds, members, here = (self._first_match(name),), [], (self._rank,)
+        # Copies are one array, and so are terms of an output.
+        apart = [kind.is_shard() if is_output else not kind.is_replicate() for kind in kinds]
+        own = [place if each else -1 for place, each in zip(here, apart, strict=True)]
+        copies = [k for k, kind in zip(here, kinds, strict=True) if kind.is_replicate()]
+        weight = 0.0 if is_output and any(copies) else 1.0
+        placed = ", ".join(map(repr, kinds))
+        return Share(name, (*members, *own), weight, argument, placed)
 
-    def output(self, name: str, tensor: torch.Tensor) -> Share:
-        """The share of an output."""
-        if isinstance(tensor, DTensor):
-            kinds, here = tensor.placements, tensor.device_mesh.get_coordinate() or ()
-            key = _mesh_key(tensor, [kind.is_shard() for kind in kinds])
-            copies = [k for k, kind in zip(here, kinds, strict=True) if kind.is_replicate()]
-            return Share(name, key, float(not any(copies)), placed=placements_text(kinds))
-        kind = self._first_match(name)
-        if kind is None or kind.is_shard():
-            return Share(name, (self._rank,))
-        weight = 0.0 if kind.is_replicate() and self._rank else 1.0
-        return Share(name, (), weight, placed=placements_text([kind]))
+    def _first_match(self, name: str) -> Placement:
+        """That of the first pattern which, as one of `wrt` would, names the array.
 
-    def _first_match(self, name: str) -> Placement | None:
-        """That of the first pattern which, as one of `wrt` would, names the array."""
+        An array without one is its rank's own, as one that is sharded.
+        """
         for pattern, kind in self._placements.items():
             with suppress(UsageError):  # which says that the pattern names nothing
                 selected_positions([name], [None], [pattern])
                 return kind
-        return None
+        return Shard(0)
 
 
 class Local:
@@ -121,7 +117,7 @@ class Local:
         self._where = [places[k] for k in picked]
         self.originals = [leaves[place] for place in self._where]
         self.inputs = [
-            placing.input(names[place], leaves[place], argument=paths[place][0].idx < 2)
+            placing.share(names[place], leaves[place], argument=paths[place][0].idx < 2)
             for place in self._where
         ]
         if not picked:  # an empty input, where this rank has none to differentiate
@@ -135,7 +131,8 @@ class Local:
         pairs = zip(tree.paths, tree.leaves, strict=True)
         floating = [(path, leaf) for path, leaf in pairs if floating_in(leaf)]
         self.outputs = [
-            self._placing.output(output_name(path, keystr), leaf) for path, leaf in floating
+            self._placing.share(output_name(path, keystr), leaf, is_output=True)
+            for path, leaf in floating
         ]
         if not floating:
             self.outputs = [Share("output 0", ())]
@@ -201,19 +198,6 @@ def _as_dtensor(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
         shape=original.shape,
         stride=original.stride(),
     )
-
-
-def _mesh_key(tensor: DTensor, counts: Sequence[bool]) -> tuple[Any, ...]:
-    """Which part of its mesh a rank is in, along the dimensions that count."""
-    mesh = tensor.device_mesh
-    here = mesh.get_coordinate() or ()
-    kept = [k if count else -1 for k, count in zip(here, counts, strict=True)]
-    return (*mesh.mesh.flatten().tolist(), "at", *kept)
-
-
-def placements_text(placements: Sequence[Placement]) -> str:
-    """Placements as people write them."""
-    return ", ".join(map(repr, placements)) or "each rank's own"
 
 
 def local_map(local: Local) -> TorchMap:
