@@ -78,14 +78,14 @@ def framework_of_arrays(arguments: argparse.Namespace, function: Callable[..., A
     if any(getattr(arguments, claim) is not None for claim in CLAIMS):
         return "numpy"
     module = getattr(function, "__module__", None) or type(function).__module__
+    imported = vars(sys.modules[module]).values() if module in sys.modules else ()
     names = [module]
-    for value in list(vars(sys.modules[module]).values()) if module in sys.modules else []:
-        named = value.__name__ if isinstance(value, ModuleType) else value
-        names.append(named if isinstance(named, str) else getattr(value, "__module__", ""))
+    for value in imported:
+        is_module = isinstance(value, ModuleType)
+        names.append(value.__name__ if is_module else getattr(value, "__module__", ""))
     used = {str(name).partition(".")[0] for name in names}
     # A function of plain Python takes the tensors of PyTorch.
-    known = (name for name in ("torch", "jax", "numpy") if name in used)
-    return next(known, "torch")
+    return next((name for name in ("torch", "jax", "numpy") if name in used), "torch")
 
 
 def call_arguments(

@@ -23,13 +23,11 @@ class Source(NamedTuple):
 
 def _is_same_numpy_state(one: Any, other: Any) -> bool:
     """Whether two states as NumPy gives them, dicts with arrays in them, are the same."""
-    if one is other:
-        return True
-    if isinstance(one, dict) and isinstance(other, dict):
+    if isinstance(one, dict):
         return one.keys() == other.keys() and all(
             _is_same_numpy_state(one[k], other[k]) for k in one
         )
-    return bool(np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other)
+    return np.array_equal(one, other)
 
 
 _LENGTH = 625 * 4  # of a Mersenne Twister in memory: 624 numbers, and the place among them
@@ -114,7 +112,7 @@ class RandomState:
 
     def __init__(self, others: Iterable[Source] = ()) -> None:
         self._global = {name: (source, source.get()) for name, source in GLOBAL.items()}
-        self._others = [(source, source.get()) for source in others] if others else []
+        self._others = [(source, source.get()) for source in others]
 
     def restore(self) -> None:
         """Make this the state again."""
@@ -123,10 +121,8 @@ class RandomState:
 
     def has_changed(self) -> bool:
         """Whether somebody drew, or set a state, since then."""
-        for source, state in self._others:
-            if not source.same(source.get(), state):
-                return True
-        return bool(self.moved_generators())
+        drawn = any(not source.same(source.get(), state) for source, state in self._others)
+        return drawn or bool(self.moved_generators())
 
     def moved_generators(self) -> list[str]:
         """Whose global generators were drawn from, or set, since then."""
