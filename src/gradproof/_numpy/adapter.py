@@ -320,11 +320,11 @@ class HandMap(ArrayMap):
             return HandMap(there, names).pull([cotangent])[0]
 
         def matrix(*values: Any, **options: Any) -> Any:
-            inputs, more = values[: len(call.inputs)], values[len(call.inputs) :]
             assert hess is not None  # asked for only where it was given
-            if not scalar:
-                return hess(*inputs, cotangent, *more, **options)
-            return float(to_numpy(cotangent).ravel()[0]) * hess(*inputs, *more, **options)
+            if scalar:
+                return float(to_numpy(cotangent).ravel()[0]) * hess(*values, **options)
+            inputs, more = values[: len(call.inputs)], values[len(call.inputs) :]
+            return hess(*inputs, cotangent, *more, **options)
 
         def times(*values: Any, **options: Any) -> Any:
             assert hessp is not None  # asked for only where it was given
@@ -336,6 +336,4 @@ class HandMap(ArrayMap):
             second = ByHand(gradient, jac=matrix, args=args)
         else:
             second = ByHand(gradient, vjp=times, jvp=times, args=args)
-        made = HandMap(replace(call, hand=second), names, "hess")
-        made.keep_limits(made.domain.with_limits_of(self.domain))
-        return made
+        return HandMap(replace(call, hand=second), names, "hess").share_limits_of(self)
