@@ -1,4 +1,7 @@
-"""Operations of JAX that NumPy runs in its place, one by one in a tenth of the time."""
+"""Operations of JAX that NumPy runs in its place, one by one in a tenth of the time.
+
+The arithmetic of loops; whatever else a program holds, JAX runs.
+"""
 
 from __future__ import annotations
 
@@ -30,54 +33,8 @@ def numpy_result(equation: Any, values: Sequence[Any]) -> np.ndarray[Any, Any] |
     name, kind = equation.primitive.name, equation.outvars[0].aval
     if kind.dtype not in PLAIN:
         return None
-    found = None
     if name in ELEMENTWISE:
-        found = ELEMENTWISE[name](*values)
-    elif name in REDUCTIONS:
-        found = REDUCTIONS[name](values[0], equation.params["axes"])
-    elif name in OTHERS:
-        found = OTHERS[name](*values, **equation.params)
-    return None if found is None else np.asarray(found, kind.dtype)
-
-
-def _broadcast(value: Any, *, shape: Any, broadcast_dimensions: Any, **_: Any) -> Any:
-    sizes = [1] * len(shape)
-    for place, size in zip(broadcast_dimensions, value.shape, strict=True):
-        sizes[place] = size
-    return np.broadcast_to(value.reshape(sizes), shape)
-
-
-def _contraction(one: Any, other: Any, *, dimension_numbers: Any, **_: Any) -> Any:
-    axes, batched = dimension_numbers
-    return None if batched[0] else np.tensordot(one, other, axes)
-
-
-def _quotient(one: Any, other: Any) -> Any:
-    return one / other if one.dtype == np.float64 else None  # of whole numbers JAX drops the rest
-
-
-def _iota(*, dtype: Any, shape: Any, dimension: Any, **_: Any) -> Any:
-    sizes = [1] * len(shape)
-    sizes[dimension] = shape[dimension]
-    return np.broadcast_to(np.arange(shape[dimension], dtype=dtype).reshape(sizes), shape)
-
-
-def _selection(which: Any, *cases: Any) -> Any:
-    return np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else None
-
-
-OTHERS: dict[str, Callable[..., Any]] = {
-    "broadcast_in_dim": _broadcast,
-    "div": _quotient,
-    "dot_general": _contraction,
-    "iota": _iota,
-    "select_n": _selection,
-    "integer_pow": lambda value, y: value**y,
-    "reshape": lambda value, new_sizes, dimensions, **_: (
-        value.reshape(new_sizes) if dimensions is None else None
-    ),
-    "squeeze": lambda value, dimensions: value.squeeze(dimensions),
-    "transpose": lambda value, permutation: value.transpose(permutation),
-    "convert_element_type": lambda value, new_dtype, **_: value.astype(new_dtype),
-    "concatenate": lambda *values, dimension: np.concatenate(values, dimension),
-}
+        return np.asarray(ELEMENTWISE[name](*values), kind.dtype)
+    if name in REDUCTIONS:
+        return np.asarray(REDUCTIONS[name](values[0], equation.params["axes"]), kind.dtype)
+    return None
