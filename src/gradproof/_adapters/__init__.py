@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -33,12 +33,7 @@ def find_adapter(
     Containers (tuples, lists, mappings, dataclasses) are searched, then what the function holds:
     a layer may have parameters and no input. The first framework found wins.
     """
-    searched: list[Callable[[], Any]] = [
-        lambda: (inputs, kwargs),
-        lambda: list(referenced_objects(fn)),
-    ]
-    for search in searched:
-        tree = search()
+    for tree in ((inputs, kwargs), list(referenced_objects(fn))):
         for name, array in FRAMEWORKS.items():
             framework = sys.modules.get(name)
             kind = getattr(framework, array, None)

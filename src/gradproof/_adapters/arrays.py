@@ -247,11 +247,11 @@ class ArrayMap(DifferentiableMap):
                     f"point and {shape_of(result)} at another input; make the shape independent "
                     "of the values"
                 )
-        return _joined_vector([p.vector(r) for p, r in zip(self.outputs, results, strict=True)])
+        return np.concatenate([p.vector(r) for p, r in zip(self.outputs, results, strict=True)])
 
     def domain_vector(self, gradients: Sequence[Any]) -> Array:
         """A domain vector from one gradient per input; None counts as zero."""
-        vector = _joined_vector(
+        vector = np.concatenate(
             [
                 np.zeros(piece.slot.size)
                 if gradient is None
@@ -277,9 +277,3 @@ class ArrayMap(DifferentiableMap):
             )
             if claimed != expected
         ]
-
-
-def _joined_vector(vectors: list[Array]) -> Array:
-    if len(vectors) == 1:
-        return vectors[0]
-    return np.concatenate(vectors) if vectors else np.zeros(0)
