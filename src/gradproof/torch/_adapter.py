@@ -223,8 +223,9 @@ class TorchMap(DifferentiableMap):
         directions = self.inputs.direction_tensors(u)
         with unsupported(RuntimeError):
             gradients = self.graph.grad(cotangents, create_graph=True)
+            # Sparse ones are differentiated also where they leave out entries that are zero.
             pairs = [
-                (_dense_tensor(gradient), _dense_tensor(direction))
+                (gradient.to_dense(masked_grad=False), direction.to_dense())
                 for gradient, direction in zip(gradients, directions, strict=True)
                 if gradient is not None and gradient.requires_grad
             ]
@@ -405,8 +406,3 @@ class TorchMap(DifferentiableMap):
             made = TorchMap(Call(fn, arguments), **options)
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
-
-
-def _dense_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor, differentiable also where a sparse one leaves out entries because they are zero."""
-    return tensor if tensor.layout is torch.strided else tensor.to_dense(masked_grad=False)

@@ -16,7 +16,7 @@ from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
 from gradproof.torch._compat import legacy_vmap, run_engine_with_devices
 from gradproof.torch._in_double import InDouble
-from gradproof.torch._inputs import Inputs
+from gradproof.torch._leaves import Inputs
 from gradproof.torch._rounding import Rounding
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,24 +88,21 @@ class Graph:
             handed_out.watch(v, found, vector, self.inputs.vector)
         return vector
 
-    def rows_by_vmap(self, stacked: list[torch.Tensor]) -> list[torch.Tensor | None]:
+    def rows_by_vmap(self, stacked: list[torch.Tensor]) -> Any:
         """Stacks of gradients, of stacks of cotangents, by `torch.vmap`.
 
         It runs the `vmap` rule of a custom Function; the older batching of `is_grads_batched` does
         not, and has rules of its own for PyTorch's operators.
         """
-        there: list[int] = []
 
-        def pull(*cotangents: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        def pull(*cotangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
             gradients = self.call.grad(self.roots, self.tensors, cotangents)
-            there[:] = [k for k, gradient in enumerate(gradients) if gradient is not None]
-            found = tuple(gradient for gradient in gradients if gradient is not None)
-            return found[0] if len(found) == 1 else found  # no container is taken apart
+            pairs = zip(gradients, self.tensors, strict=True)
+            return tuple(torch.zeros_like(x) if found is None else found for found, x in pairs)
 
         found = batched_result(lambda: torch.vmap(pull)(*stacked))
         self._is_vmapped = True
-        known = dict(zip(there, (found,) if len(there) == 1 else found, strict=True))
-        return [known.get(k) for k in range(len(self.tensors))]
+        return found
 
     def rows_by_older_batching(self, stacked: list[torch.Tensor]) -> Any:
         """The same by `is_grads_batched`.
@@ -137,13 +135,8 @@ class Graph:
             gradients = call.grad(roots, inputs, cotangents, create_graph=True)
             if all(gradient is None for gradient in gradients):
                 raise Unsupported("no output depends on an input")
-            return tuple(
-                gradient
-                if gradient.layout is torch.strided
-                else gradient.to_dense(masked_grad=call.arguments.masked)
-                for gradient in gradients
-                if gradient is not None
-            )
+            dense = partial(torch.Tensor.to_dense, masked_grad=call.arguments.masked)
+            return tuple(dense(gradient) for gradient in gradients if gradient is not None)
 
         gradient.__name__ = f"gradient of {call.name}"
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]

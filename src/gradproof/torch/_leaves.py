@@ -1,13 +1,15 @@
-"""One differentiable input of PyTorch as a piece of a flat real vector; sparse ones: `_sparse`."""
+"""Differentiable inputs of PyTorch as pieces of a flat real vector; sparse ones: `_sparse`."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 
-from gradproof._data.space import Array, Slot
+from gradproof._data.held import finite_point
+from gradproof._data.space import Array, Slot, Space
 from gradproof.torch._memory import placed_like, private_copy, require_no_overlap
 from gradproof.torch._tensors import PLAIN, private_vector, slot_like, to_tensor, to_vector
 
@@ -81,3 +83,52 @@ class DenseLeaf(Leaf):
 
     def copy(self) -> torch.Tensor:
         return private_copy(self._like)
+
+
+class Inputs:
+    """The differentiable inputs of a function as the slots of a domain, and their values.
+
+    Attributes:
+        space: the domain.
+        pairs: the leaves, each with its part of a vector.
+        point: the values of the inputs, as one vector.
+        held: infinite entries of the point, which stay as they are; None where there are none.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self.leaves = leaves
+        self.space = Space(tuple([leaf.slot for leaf in leaves]))
+        self.pairs = [(leaf, self.space.span(place)) for place, leaf in enumerate(leaves)]
+        point = np.concatenate([np.zeros(0), *(leaf.point() for leaf in leaves)])
+        self.point, self.held = finite_point(self.space, point)
+
+    @property
+    def are_dense(self) -> bool:
+        """Whether all of them are strided tensors, of which every entry is varied."""
+        return {*map(type, self.leaves)} == {DenseLeaf}
+
+    def direction_tensors(self, u: Array) -> list[torch.Tensor]:
+        """Private tensors of a domain vector, one per input."""
+        private = private_vector(u)
+        return [leaf.tensor(private[part]) for leaf, part in self.pairs]
+
+    def tensors_at(self, x: Array) -> list[torch.Tensor]:
+        """The same of a point, where what is infinite stays so."""
+        return self.direction_tensors(x if self.held is None else self.held.put_back(x))
+
+    def vector(self, gradients: Sequence[torch.Tensor | None]) -> Array:
+        """A domain vector of one gradient per input; None is zero."""
+        vector = np.zeros(self.space.size)
+        for (leaf, part), gradient in zip(self.pairs, gradients, strict=False):
+            if gradient is not None:
+                vector[part] = leaf.gradient(gradient)
+        return self.space.zero_still_entries(vector)
+
+    def copy_inputs(self) -> list[torch.Tensor]:
+        """Private tensors at the point that require grad, with the hooks of the user's."""
+        found = [leaf.copy() for leaf in self.leaves]
+        for leaf, tensor in zip(self.leaves, found, strict=True):
+            tensor.requires_grad_()
+            for hook in (leaf.original._backward_hooks or {}).values():  # `backward()` runs them
+                tensor.register_hook(hook)
+        return found

@@ -76,7 +76,8 @@ class Phrases:
             return "Numerical gradient for function expected to be zero"
         forward, part = finding.check == "forward", _part(finding)
         side, how = ("inputs", " computed with forward mode") if forward else ("outputs", "")
-        prefix = f"While considering the {_PARTS[part]} part of complex {side} only, "
+        word = "imaginary" if part == "imag" else part
+        prefix = f"While considering the {word} part of complex {side} only, "
         output, slot = self._indices(finding)
         return (
             f"{prefix if part else ''}Jacobian{how} mismatch for output {output} "
@@ -105,8 +106,6 @@ class Phrases:
         output = sum(not slot.detached for slot in slots)
         return output, finding.input.slot if finding.input else 0
 
-
-_PARTS = {"": "", "real": "real", "imag": "imaginary"}
 
 _TRAITS = {
     "shape": "Analytical gradient has incorrect size; grad is incorrect size",

@@ -46,12 +46,6 @@ def compressed_indices(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     return tensor.ccol_indices(), tensor.row_indices()
 
 
-def flat_positions(entries: Indices, shape: tuple[int, ...]) -> Indices:
-    """Places in the flattened dense tensor of multi-indices, one a row; () is a shape too."""
-    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-    return entries @ np.array(strides, dtype=np.int64)
-
-
 def entries_of(tensor: torch.Tensor) -> Indices:
     """Multi-indices of the stored values, one row per value, in the order of storage."""
     tensor = tensor.detach().cpu()
@@ -76,10 +70,10 @@ class SpecifiedLeaf(Leaf):
     def __init__(self, original: torch.Tensor, name: str) -> None:
         super().__init__(original)
         self._shape = tuple(values_of(original).shape)
-        self._entries = entries_of(original)
-        self._places = flat_positions(self._entries, tuple(original.shape))
-        like = slot_like(name, original)
-        self.slot = replace(like, shape=self._shape, entries=self._entries)
+        entries = entries_of(original)
+        strides = torch.empty(original.shape, device="meta").stride()
+        self._places = entries @ np.array(strides, dtype=np.int64)  # in the flattened dense tensor
+        self.slot = replace(slot_like(name, original), shape=self._shape, entries=entries)
 
     def point(self) -> Array:
         return to_vector(values_of(self.original), self._dtype)
@@ -94,13 +88,10 @@ class SpecifiedLeaf(Leaf):
     def entries_outside(self, gradient: torch.Tensor) -> list[tuple[tuple[int, ...], float]]:
         dense = self._dense_entries(gradient).copy()
         dense.reshape(-1)[self._places] = 0
-        found = np.argwhere(dense != 0)  # NaN counts as non-zero
-        values = dense[dense != 0]
-        magnitudes = np.abs(values) if np.iscomplexobj(values) else values
-        return [
-            (tuple(int(i) for i in index), float(value))
-            for index, value in zip(found, magnitudes, strict=True)
-        ]
+        found = [tuple(index) for index in np.argwhere(dense).tolist()]  # NaN is not zero
+        if self._dtype.is_complex:
+            dense = np.abs(dense)
+        return [(index, float(dense[index])) for index in found]
 
     def _dense_entries(self, gradient: torch.Tensor) -> Array:
         flat = to_vector(gradient, self._dtype)
