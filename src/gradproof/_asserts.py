@@ -31,8 +31,8 @@ class Run:
         """Hear of a report, and of what an inconclusive one does; returns the report to show."""
         return report
 
-    def count_pass(self, seed: int, bound: float) -> None:
-        """Hear of a check that passed and made no report: its seed, and how sharp it was."""
+    def count_pass(self, bound: float) -> None:
+        """Hear of a check that passed and made no report, and how sharp it was."""
 
 
 _run = Run()

@@ -176,7 +176,7 @@ class _Run(_asserts.Run):
         )
         return report
 
-    def count_pass(self, seed: int, bound: float) -> None:  # noqa: ARG002
+    def count_pass(self, bound: float) -> None:
         self._keep(
             verdict=Verdict.PASSED.value,
             resolution=bound,

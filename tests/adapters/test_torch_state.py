@@ -44,7 +44,7 @@ def test_every_generator_is_put_back_and_one_draw_is_checked(right, captured):
         return (x.sin() if right else wrong(x)) * mask
 
     def states():
-        in_numpy = np.random.get_state()[1].tolist()  # noqa: NPY002
+        in_numpy = np.random.get_state()[1].tolist()  # the global one  # noqa: NPY002
         outside = random.getstate(), in_numpy, torch.get_rng_state().tolist()
         return outside, own[0].get_state().tolist(), own[1].bit_generator.state, own[2].getstate()
 
