@@ -23,6 +23,8 @@ class Source(NamedTuple):
 
 def _is_same_numpy_state(one: Any, other: Any) -> bool:
     """Whether two states as NumPy gives them, dicts with arrays in them, are the same."""
+    if one is other:
+        return True
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(
             _is_same_numpy_state(one[k], other[k]) for k in one
