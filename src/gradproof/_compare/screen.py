@@ -7,6 +7,7 @@ v.F are compared with (J^T v).u for a few cotangents v: their bars come from the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -248,13 +249,13 @@ def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
         decisions = Decisions(np.zeros_like(unknown), unknown, 0.0, np.zeros(unknown.size))
         return Screen(u, slopes, None, decisions)
     weights = _weights_of_outputs(comparison, slopes, usable)
-    gradients = np.stack([claim.pull(v) for v in weights])
-    claimed = gradients[:, u != 0] @ u[u != 0]
+    sums = [_sums_of_terms(claim.pull(v), u) for v in weights]
+    claimed, spread = np.array(sums).T
     measured = measured_slopes(table.project(weights))
     if len(table.steps) == 2:  # which tell the slope of every output; a sum is off by all bars
         measured = replace(measured, bar=np.fmin(measured.bar, np.abs(weights) @ slopes.bar))
     typical = np.sqrt(weights**2 @ np.nan_to_num(slopes.size) ** 2)
-    typical = typical + np.sqrt(np.nan_to_num(gradients) ** 2 @ u**2)
+    typical = typical + np.nan_to_num(spread)
     if not (measured.bar + measured.width <= comparison.resolution.of_row * typical).all():
         finer = function.table(u, steps.fine)
         slopes = slopes.merge(measured_slopes(finer))
@@ -269,6 +270,13 @@ def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
         small=1.0,
     )
     return Screen(u, slopes, None, decisions)
+
+
+def _sums_of_terms(gradient: Values, u: Values) -> tuple[float, float]:
+    """The sum over inputs of g u, and the root of the sum of squares; of those that move."""
+    terms = gradient * u
+    terms[u == 0] = 0.0  # also where g is infinite
+    return float(terms.sum()), math.sqrt(terms @ terms)
 
 
 def _usable_outputs(table: DifferenceTable) -> Mask:

@@ -18,6 +18,7 @@ from gradproof._compare.comparison import comparison_of
 from gradproof._compare.conclude import point_result
 from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
+from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import MeasuredBlock, PointResult, inconclusive_point
 from gradproof._data.settings import RunSettings
@@ -86,7 +87,7 @@ def mode_result(
         function, gradient, slopes: values of F, J^T v of cotangent 0 and measured slopes along
             the first tangent, where they are known.
         users_reference: makes the map of the user's reference; None without one.
-        quick: whether one tangent is enough where differences decide: see `point_result`.
+        quick: whether one tangent is enough for differences that agree: see `point_result`.
 
     Raises:
         Unsupported: the map has no such mode.
@@ -96,7 +97,7 @@ def mode_result(
         is_double = max(map_.resolution, coarsest_grain(map_).unit) < DOUBLE
         if settings.asks_reference_only or not is_double:
             return _result_against_references(
-                map_, settings, mode, check, is_double, users_reference
+                map_, settings, mode, check, is_double, users_reference, quick=quick
             )
         comparison = comparison_of(
             map_, settings, mode, function=function, gradient=gradient, check=check
@@ -123,6 +124,8 @@ def _result_against_references(
     is_double: bool,
     users_reference: Callable[[], DifferentiableMap] | None,
     native: PointResult | None = None,
+    *,
+    quick: bool = False,
 ) -> PointResult:
     usable, refused = find_references(map_, settings, is_double, users_reference)
     answers, unused = list[_Answer](), list[str]()
@@ -133,7 +136,7 @@ def _result_against_references(
             unused.append(f"{reference.name}: it computes in fewer bits than the other")
             continue
         try:
-            answer = _answer_of(map_, reference, settings, mode, check)
+            answer = _answer_of(map_, reference, settings, mode, check, quick=quick)
         except Unsupported:
             if reference.is_own:
                 raise
@@ -143,6 +146,8 @@ def _result_against_references(
         except (UsageError, MemoryError):
             raise
         except Exception as error:  # of the user's code, which may raise anything
+            if is_our_mistake(error):
+                raise
             answer = f"its derivative raised {type(error).__name__}: {error}"
         if isinstance(answer, str):
             refused.append(f"{reference.name}: {answer}")
@@ -169,12 +174,18 @@ def _require_mode(map_: DifferentiableMap, mode: Mode) -> None:
 
 
 def _answer_of(
-    map_: DifferentiableMap, reference: Reference, settings: RunSettings, mode: Mode, check: str
+    map_: DifferentiableMap,
+    reference: Reference,
+    settings: RunSettings,
+    mode: Mode,
+    check: str,
+    *,
+    quick: bool,
 ) -> _Answer | str:
     """What a reference says, or why it is not believed."""
     formula = PointResult(Verdict.PASSED, "right by definition", bound=0.0)
     if not settings.trusted:
-        formula = _formula_result(reference, settings, mode, check)
+        formula = _formula_result(reference, settings, mode, check, quick=quick)
         if formula.verdict is Verdict.FAILED and not reference.is_own:
             return (
                 f"it fails its own check: {formula.summary} (trusted=True where its derivative is "
@@ -286,7 +297,7 @@ def _measured_entries(
 
 
 def _formula_result(
-    reference: Reference, settings: RunSettings, mode: Mode, check: str
+    reference: Reference, settings: RunSettings, mode: Mode, check: str, *, quick: bool
 ) -> PointResult:
     """What differences say of the derivative of a reference in float64.
 
@@ -296,6 +307,8 @@ def _formula_result(
     """
     usual = settings.with_precision(reference.map.resolution)
     first = comparison_of(reference.map, usual, mode, function=reference.function, check=check)
+    if quick and (found := point_result(first, quick=True)).verdict is Verdict.PASSED:
+        return found
     found = point_result(first)
     if found.verdict is not Verdict.FAILED:
         return found

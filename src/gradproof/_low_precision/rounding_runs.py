@@ -211,7 +211,8 @@ def with_honest_runs(
     for number in range(runs):
         try:
             run = reference.rounded_map(unit, grain.tiny, settings.seed + number)
-            np.subtract(_honest_products(run, mode, probes, map_, settings), exact, errors[number])
+            for probe, right, error in zip(probes, exact, errors[number], strict=True):
+                np.subtract(_honest_product(run, mode, probe, map_, settings), right, error)
             value_errors[number] = np.asarray(run.kept_value(), float) - value
             done = number + 1
         except (UsageError, MemoryError):
@@ -224,8 +225,9 @@ def with_honest_runs(
             break
     back = grain.unit / unit  # errors of a finer arithmetic are smaller in proportion
     errors, value_errors = errors[:done], value_errors[:done]
-    errors *= back
-    value_errors *= back
+    if back != 1:
+        errors *= back
+        value_errors *= back
     if mode == "forward" and done:  # J u of a scaled u is no better known than F itself
         off = np.abs(np.asarray(map_.kept_value(), float) - value)
         honest = np.sqrt(np.mean(np.square(value_errors), axis=0))
@@ -251,22 +253,25 @@ def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
 
 def products_of(map_: DifferentiableMap, mode: Mode, probes: list[Values]) -> Values:
     """J^T v, or J u, of every probe, (V, N)."""
-    ask = map_.vjp if mode == "backward" else map_.jvp
-    return np.stack([np.asarray(ask(probe), float) for probe in probes])
+    return np.stack([_product_of(map_, mode, probe) for probe in probes])
 
 
-def _honest_products(
+def _product_of(map_: DifferentiableMap, mode: Mode, probe: Values) -> Values:
+    return np.asarray(map_.vjp(probe) if mode == "backward" else map_.jvp(probe), float)
+
+
+def _honest_product(
     run: DifferentiableMap,
     mode: Mode,
-    probes: list[Values],
+    probe: Values,
     map_: DifferentiableMap,
     settings: RunSettings,
 ) -> Values:
-    """What an honest run claims; in 16 bits J u as the derivative of its backward.
+    """What an honest run claims of a probe; in 16 bits J u as the derivative of its backward.
 
     There forward mode computes in single precision inside, and is not rounded at every operation.
     """
     if mode == "backward" or map_.resolution <= SINGLE:
-        return products_of(run, mode, probes)
+        return _product_of(run, mode, probe)
     v = random_cotangent(map_.codomain, settings.seed, 0)
-    return np.stack([np.asarray(run.transposed_vjp(probe, v)[0], float) for probe in probes])
+    return np.asarray(run.transposed_vjp(probe, v)[0], float)

@@ -14,7 +14,7 @@ independent of each other, and a small part of one that is the same for all term
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,22 +96,23 @@ def _deviations_of_array(
     got, exact, runs = sides.got[:, span], sides.exact[:, span], sides.errors[:, :, span]
     eps = 2 * max(slot.grain.unit, sides.grain.unit)
     usable = np.isfinite(runs).all(axis=(0, 1)) & (np.abs(exact) <= slot.grain.largest / 2).all(0)
-    usable &= np.isfinite(exact).all(axis=0)
     missing = np.isnan(got) & usable
     if missing.any():
         probe, k = (int(at[0]) for at in np.nonzero(missing))
         nan = Deviation("worst entry", math.inf, 0.0, (probe, k))
         return ArrayDeviations(position, (nan,), 0.0, np.zeros(slot.size), 0)
-    gap, exact, runs = (np.where(usable, each, 0.0) for each in (got - exact, exact, runs))
+    gap = got - exact
+    if not usable.all():
+        gap, exact, runs = (np.where(usable, each, 0.0) for each in (gap, exact, runs))
     # What is left of terms that cancel, below its own rounding in double precision, is zero.
-    honest = np.sqrt(np.mean(runs**2, axis=0)) if len(runs) else np.zeros_like(exact)
+    honest = np.sqrt(np.einsum("rvn,rvn->vn", runs, runs) / max(len(runs), 1))
     exact = np.where(np.abs(exact) <= _CANCELLED / sides.grain.unit * honest, 0.0, exact)
     sums = _Sums(gap, exact, runs, eps, slot.grain, tolerance, bool(sides.errors.shape[0]))
     every = [sums.worst_entry(), sums.root_mean_square()]
     # Sums over parts of small entries say little where honest runs compute in another way.
-    for groups in [_WHOLE] if sides.other_algorithm else _groups_of(slot):
-        every.append(sums.worst_weighted_sum("slope", groups, exact))
-        every.append(sums.worst_weighted_sum("mean", groups, np.ones_like(exact)))
+    groupings = [_WHOLE] if sides.other_algorithm else list(_groups_of(slot))
+    every += sums.worst_weighted_sums("slope", exact, groupings)
+    every += sums.worst_weighted_sums("mean", np.ones_like(exact), groupings)
     if sides.other_algorithm:
         every = [replace(each, allowed=OTHER_ALGORITHM * each.allowed) for each in every]
     resolution = next(each.allowed for each in every if each.name == "slope")
@@ -156,9 +157,9 @@ class _Sums:
         self.gap, self.exact, self.runs, self.eps = gap, exact, runs, eps
         self.tolerance, self.tiny = tolerance, grain.tiny
         self.size = _rms(exact)
-        shape = exact.shape[1]
-        honest = np.sqrt(np.mean(runs**2, axis=(0, 1))) if measured else np.zeros(shape)
-        own_size = np.sqrt(np.mean(exact**2, axis=0))
+        self.square = np.einsum("vn,vn->n", exact, exact)
+        honest = np.sqrt(np.einsum("rvn,rvn->n", runs, runs) / max(runs[..., 0].size, 1))
+        self.own_size = own_size = np.sqrt(self.square / len(exact))
         # Few runs each: beside an entry's own error stands what is usual for numbers of its size.
         usual = _rms(honest) / max(self.size, 1e-300) * own_size
         self.entry_errors = np.maximum(
@@ -170,12 +171,14 @@ class _Sums:
         self.typical = _rms(self.entry_errors) + eps * self.size / 2
 
     def worst_entry(self) -> Deviation:
-        size = np.maximum(np.abs(self.exact), np.sqrt(np.mean(self.exact**2, axis=0)))
-        room = _ENTRIES * np.maximum(self.entry_errors, self.eps * size)
-        room = np.maximum(room, _ENTRIES * max(self.typical / 2, self.eps * self.size))
+        size = np.abs(self.exact)
+        floor = _ENTRIES * np.maximum(self.entry_errors, self.eps * self.own_size)
+        floor = np.maximum(floor, _ENTRIES * max(self.typical / 2, self.eps * self.size))
         # A branch that rounding takes otherwise in one entry of an honest run it may take so here.
-        room = np.maximum(room, _BRANCHES * float(np.max(np.abs(self.runs), initial=0.0)))
-        room = room + 4 * self.tiny + self.tolerance * np.abs(self.exact)
+        largest = max(self.runs.max(initial=0.0), -self.runs.min(initial=0.0))
+        floor = np.maximum(floor, _BRANCHES * largest)
+        room = np.maximum(floor, _ENTRIES * self.eps * size)
+        room += 4 * self.tiny + self.tolerance * size
         ratio = np.abs(self.gap) / room
         probe, k = (int(at) for at in np.unravel_index(np.argmax(ratio), ratio.shape))
         unit = max(self.size, 1e-300)
@@ -192,29 +195,35 @@ class _Sums:
         unit = max(self.size, 1e-300)
         return Deviation("rms", _rms(self.gap) / unit, allowed / unit)
 
-    def worst_weighted_sum(self, name: str, groups: _Groups, weight: Values) -> Deviation:
-        """The weighted sum of errors over every group and all probes: the one that is most off."""
-        off = np.abs(groups.sums(weight * self.gap).sum(axis=0))
-        term_sizes = np.maximum(np.abs(self.exact), self.typical / self.eps)
-        independent = np.sqrt(groups.sums((weight * term_sizes) ** 2).sum(axis=0))
-        alike = groups.sums(np.abs(weight * self.exact)).sum(axis=0)
-        if len(self.runs):
-            sums = groups.sums(weight * self.runs).sum(axis=-2)  # (R, groups)
-            spread = np.sqrt(np.mean(sums**2, axis=0))
-        else:
-            spread = self.eps * (2 * independent + alike / 8)
-        pooled = _rms(spread) / max(_rms(independent), 1e-300) * independent
-        allowed = _SUMS * np.maximum(spread, pooled) + self.eps * (6 * independent + alike / 2)
-        allowed += 4 * self.tiny * np.sqrt(weight.size) * np.abs(weight).max(initial=0.0)
-        allowed += self.tolerance * alike
-        unit = np.sqrt(groups.sums(weight**2).sum(axis=0))
-        unit = np.maximum(unit * np.sqrt(groups.sums(self.exact**2).sum(axis=0)), 1e-300)
-        worst = int(np.argmax(off / np.maximum(allowed, 1e-300)))
-        return Deviation(
-            f"{groups.name}{name}",
-            float(off[worst] / unit[worst]),
-            float(allowed[worst] / unit[worst]),
-        )
+    def worst_weighted_sums(
+        self, name: str, weight: Values, groupings: Sequence[_Groups]
+    ) -> list[Deviation]:
+        """The weighted sum of errors over a group and all probes that is most off, by grouping."""
+        # Over probes first, so that every grouping adds up vectors, (N,).
+        error = np.einsum("vn,vn->n", weight, self.gap)
+        terms = weight * np.maximum(np.abs(self.exact), self.typical / self.eps)
+        square_of_terms = np.einsum("vn,vn->n", terms, terms)
+        sizes = np.abs(weight * self.exact).sum(axis=0)
+        honest = np.einsum("vn,rvn->rn", weight, self.runs)
+        square_of_weights = np.einsum("vn,vn->n", weight, weight)
+        floor = 4 * self.tiny * np.sqrt(weight.size) * np.abs(weight).max(initial=0.0)
+        found = []
+        for groups in groupings:
+            off, alike = np.abs(groups.sums(error)), groups.sums(sizes)
+            independent = np.sqrt(groups.sums(square_of_terms))
+            if len(honest):
+                spread = np.sqrt(np.mean(groups.sums(honest) ** 2, axis=0))
+            else:
+                spread = self.eps * (2 * independent + alike / 8)
+            pooled = _rms(spread) / max(_rms(independent), 1e-300) * independent
+            allowed = _SUMS * np.maximum(spread, pooled) + self.eps * (6 * independent + alike / 2)
+            allowed += floor + self.tolerance * alike
+            unit = np.sqrt(groups.sums(square_of_weights)) * np.sqrt(groups.sums(self.square))
+            unit = np.maximum(unit, 1e-300)
+            worst = int(np.argmax(off / np.maximum(allowed, 1e-300)))
+            value, room = float(off[worst] / unit[worst]), float(allowed[worst] / unit[worst])
+            found.append(Deviation(f"{groups.name}{name}", value, room))
+        return found
 
 
 @dataclass(frozen=True)
