@@ -148,6 +148,25 @@ def test_a_wrong_gradient_of_a_tensor_in_a_closure_fails_under_its_name():
     assert {finding.input_name for finding in report["backward"].findings} == {"gain"}
 
 
+def test_a_tensor_that_is_not_found_is_said_to_be_unchecked():
+    class Heads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = [normal(3, seed=5)]  # no ParameterList, as PyTorch asks for
+
+        def forward(self, x):
+            return wrong_product(self.heads[0], x)
+
+    report = check(Heads(), (normal(*X),))
+    assert any("shape [3] that require grad" in note for note in report["backward"].notes)
+
+    def made_anew(x):
+        own = x.detach().requires_grad_()
+        return torch.autograd.grad(own.sum(), own, create_graph=True)[0] * x
+
+    assert not check(made_anew, (normal(*X),))["backward"].notes
+
+
 def test_what_a_function_reads_is_put_back_even_when_it_raises():
     weight = normal(3, seed=2)
 

@@ -76,6 +76,12 @@ EXHIBITS = (
         make_inputs=lambda: (normal(5, 5),),
     ),
     Exhibit(
+        name="function_without_forward_mode_under_vmap",
+        wrong=None,
+        right=torch.vmap(ruled(torch.sin, lambda g, x: g * x.cos())),
+        make_inputs=lambda: (normal(3, 4),),
+    ),
+    Exhibit(
         name="rounding_to_three_decimals",
         wrong=None,
         right=lambda x: torch.round(x, decimals=3),

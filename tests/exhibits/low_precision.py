@@ -26,6 +26,42 @@ def in_few_bits(value: Callable[..., Tensor], change: Callable[..., Any]) -> Cal
     return spoilt(value, change, dtypes=LOW)
 
 
+def in_16_bits_only(
+    value: Callable[..., Tensor], gradient: Callable[..., Any]
+) -> Callable[..., Tensor]:
+    """A kernel that was built for 16 bits, with a backward of its own."""
+
+    def kernel(*inputs: Tensor) -> Tensor:
+        if inputs[0].dtype not in (HALF, BRAIN):
+            raise TypeError(f"no kernel for {inputs[0].dtype}")
+        return value(*inputs)
+
+    return ruled(kernel, gradient)
+
+
+def gathered_slopes(g: Tensor, x: Tensor, rows: Tensor) -> Tensor:
+    return torch.zeros_like(x).index_add(0, rows, 1.5 * g)
+
+
+def gathered_slopes_written_once(g: Tensor, x: Tensor, rows: Tensor) -> Tensor:
+    return torch.zeros_like(x).index_put((rows,), 1.5 * g)
+
+
+MIX = torch.linspace(-1, 2, 120).cos().reshape(6, 20)  # of six inputs in twenty outputs
+
+
+def mixed_slopes(entry: float = 1.0) -> Callable[[Tensor, Tensor], Tensor]:
+    """Gradients of `x.sin() @ MIX`, with a factor on one of the 120 entries."""
+
+    def gradient(g: Tensor, x: Tensor) -> Tensor:
+        mix = MIX.clone()
+        mix[2, 3] *= entry
+        # Detached, as what a kernel returns.
+        return ((g.detach().float() @ mix.T) * x.detach().float().cos()).to(x.dtype)
+
+    return gradient
+
+
 def sampled(x: Tensor, grid: Tensor) -> Tensor:
     return torch.nn.functional.grid_sample(x, grid, align_corners=False)
 
@@ -273,6 +309,23 @@ EXHIBITS = (
         place=(0, None, None, None),
         words=("claimed",),
         options={"reference": rms_norm},
+    ),
+    Exhibit(
+        # Its double backward is right, and agreed with the backward up to rounding in 16 bits.
+        name="gather_in_16_bits_that_writes_repeated_rows_once",
+        make_inputs=lambda: (leaf(1.0, 1.25, 1.5, 1.75, dtype=HALF), torch.tensor([0, 3, 3, 2])),
+        wrong=in_16_bits_only(lambda x, rows: 1.5 * x[rows], gathered_slopes_written_once),
+        right=in_16_bits_only(lambda x, rows: 1.5 * x[rows], gathered_slopes),
+        place=(0, (3,), 0, None),
+        verdict_of_right=UNDECIDED,
+    ),
+    Exhibit(
+        name="one_entry_of_120_dropped_in_16_bits_without_a_double_backward",
+        make_inputs=low(6, dtype=HALF),
+        wrong=in_16_bits_only(lambda x: (x.float().sin() @ MIX).to(x.dtype), mixed_slopes(0.0)),
+        right=in_16_bits_only(lambda x: (x.float().sin() @ MIX).to(x.dtype), mixed_slopes()),
+        place=(0, (2,), 0, (3,)),
+        verdict_of_right=UNDECIDED,
     ),
     Exhibit(
         name="two_per_cent_in_bfloat16_only",

@@ -30,6 +30,7 @@ from gradproof._compare.screen import (
     screen_along,
 )
 from gradproof._compare.tolerances import SMALL, bound_of_entry, root_mean_square
+from gradproof._data.formats import SINGLE
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._maps.contract import Unsupported
@@ -96,6 +97,10 @@ def result_at_point(
     if wrong is not None:
         return _result_of_doubt(comparison, wrong)
     bound = bound_of_entry(decisions.bound, comparison.inputs)
+    # Sums over outputs, in 16 bits, never show a single entry of one.
+    is_blunt = not bound < 1 or (screen.claimed is None and comparison.unit > SINGLE)
+    if is_blunt and not quick:
+        return _result_of_blunt_rows(comparison, screen)
     notes = []
     if ill_scaled:
         inputs = count_of(ill_scaled, "input", "inputs")
@@ -103,6 +108,16 @@ def result_at_point(
         if ill_scaled == np.count_nonzero(comparison.u):
             return inconclusive_point(notes[0])
     return passed_point(verified_text(comparison, bound), bound).with_notes(*notes)
+
+
+def _result_of_blunt_rows(comparison: Comparison, screen: Screen) -> PointResult:
+    """Where rows are right, with bars so wide that an entry may be off by all of itself."""
+    if comparison.can_measure_every_entry:
+        return entries_result(comparison, screen)
+    return inconclusive_point(
+        f"the slopes of the {comparison.size} along random directions are right, but known too "
+        "roughly to show one wrong entry: pass reference=, or check fewer inputs"
+    )
 
 
 def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
@@ -292,7 +307,7 @@ def _neighbour_results(comparison: Comparison) -> tuple[PointResult | None, list
             result = result_at_point(near)
         if result.verdict is Verdict.FAILED:
             return result, right
-        if result.verdict is Verdict.PASSED:
+        if result.verdict is Verdict.PASSED and result.bound < 1:
             right.append(result)
         if (tried := tried + 1) == _NEIGHBOURS:
             break

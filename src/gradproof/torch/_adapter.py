@@ -32,7 +32,7 @@ from gradproof.torch._call import Call, backward_gradients
 from gradproof.torch._compat import UndefinedGrad, preserved_version_counter
 from gradproof.torch._forward import Forward
 from gradproof.torch._graph import BATCHINGS, Graph
-from gradproof.torch._graph_contents import coarsest_unit, leaf_ids_near
+from gradproof.torch._graph_contents import coarsest_unit, leaves_near
 from gradproof.torch._in_double import InDouble, tensor_in_double, value_in_double
 from gradproof.torch._leaves import Leaf
 from gradproof.torch._non_differentiable import non_differentiable_outputs
@@ -66,7 +66,8 @@ def build(
     chosen = ARGUMENTS if wrt is None and not captured else wrt
     arguments = Arguments(fn, inputs, dict(kwargs or {}), Choice(names, chosen, masked))
     built = TorchMap(Call(fn, arguments))
-    leaf_ids, are_all = leaf_ids_near(built.graph.roots)
+    leaves, are_all = leaves_near(built.graph.roots)
+    leaf_ids = set(map(id, leaves))
     unread = [k for k, tensor in enumerate(built.graph.tensors) if id(tensor) not in leaf_ids]
     for place in unread:
         leaf = built.inputs.leaves[place]
@@ -79,6 +80,8 @@ def build(
     # A tensor that the function holds, and cuts off, was not asked about: a code book, a target.
     idle = set(unread).intersection(arguments.optional) if wrt is None and are_all else set()
     if not idle or len(idle) == len(built.inputs.leaves):
+        if chosen is None:
+            built.unsearched = _tensors_from_elsewhere(built, leaves)
         return built
     built.close()
     slots = built.domain.slots
@@ -86,6 +89,16 @@ def build(
     found = build(fn, inputs, kwargs, wrt=reached, names=names, masked=masked)
     found.idle = [slots[place].name for place in sorted(idle)]
     return found
+
+
+def _tensors_from_elsewhere(built: TorchMap, leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Leaves that are no inputs, nor made anew in every run: read from a place unknown."""
+    own = set(map(id, built.graph.tensors))
+    found = [leaf for leaf in leaves if id(leaf) not in own]
+    if not found:
+        return []
+    again, _ = leaves_near(built.graph.roots_at(*built.inputs.copy_inputs()))
+    return [leaf for leaf in found if any(leaf is other for other in again)]
 
 
 class TorchMap(DifferentiableMap):
@@ -98,9 +111,11 @@ class TorchMap(DifferentiableMap):
     Attributes:
         graph: of the kept run.
         idle: names of tensors that the function holds, and that no gradient reaches: not inputs.
+        unsearched: tensors that require grad, which it reads from where they are not found.
     """
 
     idle: Sequence[str] = ()
+    unsearched: Sequence[torch.Tensor] = ()
     _is_tangent = False  # of another map
     _refused: Unsupported | None = None  # why its own backward cannot run, of a derivative
 
@@ -136,7 +151,7 @@ class TorchMap(DifferentiableMap):
     @property
     def notes(self) -> list[str]:
         """Remarks for the report: random numbers, inputs and outputs of a special kind."""
-        return notes(self.graph, self.idle)
+        return notes(self.graph, self.idle, self.unsearched)
 
     def close(self) -> None:
         """Restore the global random state of when the map was built."""

@@ -25,7 +25,7 @@ from gradproof.torch._graph_contents import has_library_operator
 from gradproof.torch._outputs import floating_in
 from gradproof.torch._tensors import to_vector
 
-# How PyTorch says, in a RuntimeError, that an operation has no forward mode.
+# How PyTorch says that an operation has no forward mode.
 _NO_FORWARD = (
     "forward AD",
     "forward mode AD",
@@ -35,6 +35,7 @@ _NO_FORWARD = (
     "_make_dual",
     "do not have strides",
     "Cannot access storage of",
+    "flat_bdims must not be None",  # vmap of a Function without `jvp`: an AssertionError
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
 _WANTS_GRAD = ("does not require grad", "appears to not have been used in the graph")
@@ -125,7 +126,7 @@ class Forward:
             floating = floating_in(self._call(duals))
         except NotImplementedError as error:
             raise Unsupported(first_line(error)) from error
-        except RuntimeError as error:
+        except (RuntimeError, AssertionError) as error:
             if not self._needs_grad and any(words in text_of(error) for words in _WANTS_GRAD):
                 self._needs_grad = True
                 return self._output_tangents(tangents)
@@ -164,5 +165,6 @@ class Forward:
 def functional_result(run: Callable[[], Any]) -> Any:
     """What torch.func returns, or Unsupported where it refuses the function."""
     _load_formulas()
-    with unsupported(RuntimeError, TypeError, AttributeError):  # NotImplementedError is the first
+    # NotImplementedError is a RuntimeError.
+    with unsupported(RuntimeError, TypeError, AttributeError, AssertionError):
         return run()

@@ -17,16 +17,15 @@ from gradproof.torch._tensors import grain, is_floating
 _MOST_NODES = 1_000  # that are looked at; far from what overflows a stack
 
 
-def leaf_ids_near(outputs: Sequence[torch.Tensor]) -> tuple[set[int], bool]:
-    """Identities of the leaf tensors in the graph of the outputs, and whether these are all.
+def leaves_near(outputs: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], bool]:
+    """The leaf tensors in the graph of the outputs, and whether these are all.
 
     Of a large graph they are those among its first nodes.
     """
     nodes = _nodes_near(outputs)
     ends = [node for node in nodes if node.name() == "torch::autograd::AccumulateGrad"]
-    # An input that is returned has no node.
-    found = {id(output) for output in outputs} | {id(node.variable) for node in ends}
-    return found, len(nodes) < _MOST_NODES
+    returned = [output for output in outputs if output.is_leaf]  # an input, which has no node
+    return [*returned, *(node.variable for node in ends)], len(nodes) < _MOST_NODES
 
 
 def may_have_raising_node(output: torch.Tensor) -> bool:

@@ -12,7 +12,7 @@ _NAMED = 3  # names that a sentence lists
 _DISTRIBUTED = torch.distributed.is_available()
 
 
-def notes(graph: Graph, idle: Sequence[str]) -> list[str]:
+def notes(graph: Graph, idle: Sequence[str], unsearched: Sequence[torch.Tensor]) -> list[str]:
     """Sentences on random numbers, and on inputs and outputs of a special kind."""
     call, found = graph.call, list[str]()
     if graph.inputs.held is not None:
@@ -25,6 +25,13 @@ def notes(graph: Graph, idle: Sequence[str]) -> list[str]:
         found.append(
             f"no gradient reaches {names}{more}, which the function holds: not checked; name it in "
             "wrt= to have it checked"
+        )
+    if unsearched:
+        shapes = ", ".join([str(list(tensor.shape)) for tensor in unsearched[:_NAMED]])
+        more = f" and {len(unsearched) - _NAMED} more" if len(unsearched) > _NAMED else ""
+        found.append(
+            f"not checked: tensors of shape {shapes}{more} that require grad, which the function "
+            "reads from where they are not looked for; pass them as arguments"
         )
     if left_out := graph.outputs.left_out:
         are = "is" if len(left_out) == 1 else "are"
