@@ -62,6 +62,10 @@ def mixed_slopes(entry: float = 1.0) -> Callable[[Tensor, Tensor], Tensor]:
     return gradient
 
 
+def cross_entropy(x: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(x, torch.arange(len(x)))
+
+
 def sampled(x: Tensor, grid: Tensor) -> Tensor:
     return torch.nn.functional.grid_sample(x, grid, align_corners=False)
 
@@ -326,6 +330,14 @@ EXHIBITS = (
         right=in_16_bits_only(lambda x: (x.float().sin() @ MIX).to(x.dtype), mixed_slopes()),
         place=(0, (2,), 0, (3,)),
         verdict_of_right=UNDECIDED,
+    ),
+    Exhibit(
+        # The rounding of the few large entries hides each of the small ones.
+        name="small_entries_dropped_from_a_cross_entropy_in_bfloat16",
+        make_inputs=lambda: ((3 * normal(6, 64)).detach().to(BRAIN).requires_grad_(),),
+        wrong=in_few_bits(cross_entropy, lambda gradient: gradient * (gradient.abs() > 1.5e-3)),
+        right=cross_entropy,
+        words=("upper quartile off by",),
     ),
     Exhibit(
         name="two_per_cent_in_bfloat16_only",
