@@ -91,15 +91,15 @@ def test_a_loss_that_cancels_says_so_in_few_calls():
     assert sum(report["backward"].calls.values()) <= 100
 
 
-def test_a_gap_of_a_solver_that_stops_at_a_tolerance_is_told_the_rtol_that_accepts_it():
+def test_a_gap_of_a_solver_that_stops_at_a_tolerance_is_told_tolerances_that_accept_it():
     def backward(g, x):  # an adaptive adjoint takes other steps for another cotangent
         steps = (g * torch.arange(1.0, 6.0)).sum()
         return g * x.cos() * (1 + 2e-5 * torch.sin(1e3 * steps))
 
     fn, x = ruled(torch.sin, backward), normal(5)
     text = str(gradproof.check(fn, x, seed=0))
-    (rtol,) = re.findall(r"pass\s+rtol=([-+.0-9e]+)", text)
-    assert gradproof.check(fn, x, seed=0, rtol=float(rtol))
+    ((rtol, atol),) = re.findall(r"pass\s+rtol=([-+.0-9e]+),\s+atol=([-+.0-9e]+)", text)
+    assert gradproof.check(fn, x, seed=0, rtol=float(rtol), atol=float(atol))
 
 
 def test_a_claim_of_nan_is_reported_once():

@@ -14,7 +14,7 @@ import numpy as np
 
 from gradproof._data.records import Cause
 from gradproof._data.results import JacobianEvidence
-from gradproof._explain.case import InputBlock, input_blocks
+from gradproof._explain.case import SLACK, InputBlock, input_blocks
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.expressions import other_factor
 from gradproof._explain.factors import (
@@ -63,6 +63,11 @@ _OF_BLOCK: tuple[Recogniser, ...] = (
 def causes_of_entries(case: JacobianEvidence) -> tuple[Cause, ...]:
     """Causes of a wrong Jacobian, the likeliest first; () where nothing fits."""
     if not (case.wrong.any() and np.isfinite(case.claimed[case.wrong]).all()):
+        return ()
+    # A gap within the slack of a fit shows no cause: whatever predicts the right number fits it.
+    plain = np.abs(case.claimed - case.measured) > 2 * SLACK * case.allowed
+    case = replace(case, wrong=case.wrong & plain)
+    if not case.wrong.any():
         return ()
     case = _case_with_fewer_rows(case)
     swapped = swapped_inputs(case)

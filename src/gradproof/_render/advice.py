@@ -39,7 +39,7 @@ _OF_KIND = {
         "shapes that it returns"
     ),
 }
-_NARROW = 1e-3  # of the measured entries: so small a gap may be meant
+_NARROW = 1e-3  # of the largest entry: so small a gap may be meant
 _MODES = tuple(each.name for each in TABLE if each.derivative and each.order == 1)
 
 
@@ -79,12 +79,14 @@ def _advice(result: CheckResult, report: Report) -> str:
             "run the formula of the reference in this precision, operation by operation: rounding "
             "alone leaves less than this"
         )
-    gaps = [finding.gap / abs(finding.measured or math.nan) for finding in result.findings]
-    if gaps and all(gap <= _NARROW for gap in gaps) and max(gaps) > 0:  # a NaN is none
-        rtol = f"{round_up(max(gaps)):.0e}"
+    gap = max([finding.gap for finding in result.findings], default=math.nan)
+    size = max([abs(finding.measured) for finding in result.findings], default=math.nan)
+    if 0 < gap <= _NARROW * size:
+        rtol, atol = f"{round_up(gap / size):.0e}", f"{round_up(gap):.0e}"
         return (
-            f"the largest gaps are below {rtol} of their entries: if a solver stops at a tolerance "
-            f"on purpose, pass rtol={rtol}; else compare formula and function, term by term"
+            f"no gap is above {rtol} of the largest entry: if a solver stops at a tolerance on "
+            f"purpose, pass rtol={rtol}, atol={atol}; else compare formula and function, term by "
+            "term"
         )
     others = {each.verdict: each.name for each in report.checks if each.name in _MODES}
     if Verdict.PASSED in others:
