@@ -96,7 +96,7 @@ class Trait:
     """A property of a gradient that is not a number: `claimed` should equal `expected`."""
 
     slot: int
-    what: str  # "dtype", "shape", "device", "layout", "sparse_dim", "dense_dim", "complexity"
+    what: str  # "dtype", "shape", "device", "layout", "sparse_dim", "dense_dim"
     claimed: str
     expected: str
 

@@ -108,7 +108,8 @@ def gradcheck(
         raise_exception: False returns False if a derivative is wrong.
         nondet_tol: largest difference between two runs of the same backward.
         check_undefined_grad: undefined gradients must mean zero.
-        check_grad_dtypes: forward mode must keep real outputs real and complex ones complex.
+        check_grad_dtypes: only changes the message about a gradient of another dtype than its
+            input, which is refused anyway.
         check_batched_grad: vmap of the backward must agree with a loop.
         check_batched_forward_grad: vmap of forward mode must agree with a loop.
         check_forward_ad: check forward mode.

@@ -117,10 +117,9 @@ def double_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def tensor_in_double(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers in double precision, at the same strides and offset."""
-    dtype = double_dtype(tensor.dtype)
-    if tensor.layout is not torch.strided or dtype is tensor.dtype:
-        return tensor.to(dtype)
-    return placed_like(tensor, tensor, dtype)
+    wide = tensor.to(double_dtype(tensor.dtype))
+    is_placed = wide is tensor or tensor.layout is not torch.strided
+    return wide if is_placed else placed_like(wide, tensor)
 
 
 def value_in_double(value: Any) -> Any:

@@ -13,25 +13,17 @@ class OverlapError(UsageError, RuntimeError):
     """An input whose entries share memory: perturbing one would change another."""
 
 
-def placed_like(
-    values: torch.Tensor, like: torch.Tensor, dtype: torch.dtype | None = None
-) -> torch.Tensor:
-    """A private tensor with these values and exactly the strides, offset and bits of `like`.
-
-    It has the dtype of `like`, or `dtype`.
-    """
+def placed_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A private tensor with these values and exactly the strides, offset and bits of `like`."""
     if like.is_conj() or like.is_neg():
         # `like` and the values without that bit, and the bit again: what is in memory.
         turned = torch.conj if like.is_conj() else neg_view
-        return turned(placed_like(turned(values), turned(like.detach()), dtype))
+        return turned(placed_like(turned(values), turned(like.detach())))
     if type(like) not in PLAIN:
-        private = like.detach().clone()
-        private = private if dtype is None else private.to(dtype)
-        return private.copy_(values)
+        return like.detach().clone().to(values.dtype).copy_(values)
     steps = zip(like.shape, like.stride(), strict=True)
     reach = 1 + sum((size - 1) * stride for size, stride in steps) if like.numel() else 0
-    length = like.storage_offset() + reach
-    buffer = torch.zeros(length, dtype=dtype or like.dtype, device=like.device)
+    buffer = values.new_zeros(like.storage_offset() + reach)
     # set_, unlike as_strided, makes a tensor that is no view: a real leaf, also in forward mode.
     private = buffer.new_empty(0).set_(
         buffer.untyped_storage(), like.storage_offset(), like.size(), like.stride()

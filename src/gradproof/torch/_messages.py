@@ -7,7 +7,7 @@ raised them, and goes on with the report: where, how much, how much was allowed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
@@ -56,20 +56,20 @@ class Phrases:
                 "grad_output multiple times gives different values. The tolerance for "
                 f"nondeterminism was {self.nondet_tol}."
             )
-        makers: dict[str, Callable[[Finding], str]] = {
-            "backward": self._mismatch_phrase,
-            "sparse": self._mismatch_phrase,
-            "forward": self._mismatch_phrase,
-            "linearity": _linearity_phrase,
-            "missing_grad_output": _undefined_phrase,
-            "grad_metadata": self._trait_phrase,
-            "batched": self._batched_phrase,
-            "batched_forward": self._batched_phrase,
-        }
-        maker = makers.get(finding.check)
-        if maker is None or (finding.kind == "raised" and finding.check != "batched"):
+        if finding.kind == "raised" and finding.check != "batched":
             return finding.message
-        return maker(finding)
+        match finding.check:
+            case "backward" | "sparse" | "forward":
+                return self._mismatch_phrase(finding)
+            case "linearity" if finding.output is None:  # PyTorch has none for forward mode
+                return "backward not multiplied by grad_output"
+            case "missing_grad_output":
+                return _undefined_phrase(finding)
+            case "grad_metadata":
+                return self._trait_phrase(finding)
+            case "batched" | "batched_forward":
+                return self._batched_phrase(finding)
+        return finding.message
 
     def _mismatch_phrase(self, finding: Finding) -> str:
         if finding.output and self.map.codomain.slots[finding.output.slot].detached:
@@ -92,13 +92,9 @@ class Phrases:
         return f"For output {output} and input {slot}:\n\n{words}."
 
     def _trait_phrase(self, finding: Finding) -> str:
-        if finding.kind in ("dtype", "complexity"):
-            if self.check_grad_dtypes:
-                return "Gradient has dtype mismatch"
-            return "grad is incorrect type"
-        return _TRAITS.get(finding.kind, "grad is incorrect {}").format(
-            finding.kind, detail=finding.message
-        )
+        if finding.kind == "dtype" and self.check_grad_dtypes:
+            return "Gradient has dtype mismatch"
+        return _TRAITS[finding.kind].format(detail=finding.message)
 
     def _indices(self, finding: Finding) -> tuple[int, int]:
         """PyTorch counts the outputs that require grad, and the inputs that do."""
@@ -108,6 +104,7 @@ class Phrases:
 
 
 _TRAITS = {
+    "dtype": "grad is incorrect type",
     "shape": "Analytical gradient has incorrect size; grad is incorrect size",
     "layout": "grad is incorrect layout ({detail})",
     "device": "grad is incorrect device",
@@ -133,12 +130,6 @@ def _part(finding: Finding) -> str:
     """The part of a complex number that decides PyTorch's phrase: inputs' in forward mode."""
     place = finding.input if finding.check == "forward" else finding.output
     return place.part if place else ""
-
-
-def _linearity_phrase(finding: Finding) -> str:
-    """PyTorch has no phrase for forward mode, whose findings are at outputs."""
-    backward = finding.output is None
-    return "backward not multiplied by grad_output" if backward else finding.message
 
 
 def _undefined_phrase(finding: Finding) -> str:
