@@ -91,7 +91,7 @@ def test_an_output_that_is_infinite_with_its_input_is_left_undecided(value):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (real(3), r"grad_outputs\[0\]: expected the shape of its output, \[2\], got \[3\]"),
+        (real(3), r"grad_outputs\[0\]: expected .* of shape \[2\] .*, got .* of shape \[3\]"),
         ((real(2), real(2)), "grad_outputs: expected one per output that requires grad, 1 in all"),
         (([1.0, 2.0],), r"grad_outputs\[0\]: expected a tensor, got list"),
     ],

@@ -108,8 +108,8 @@ def gradcheck(
         raise_exception: False returns False if a derivative is wrong.
         nondet_tol: largest difference between two runs of the same backward.
         check_undefined_grad: undefined gradients must mean zero.
-        check_grad_dtypes: only changes the message about a gradient of another dtype than its
-            input, which is refused anyway.
+        check_grad_dtypes: accepted without effect: a gradient of another dtype than its input is
+            always refused.
         check_batched_grad: vmap of the backward must agree with a loop.
         check_batched_forward_grad: vmap of forward mode must agree with a loop.
         check_forward_ad: check forward mode.
@@ -136,7 +136,7 @@ def gradcheck(
         True
     """
     __tracebackhide__ = True
-    del fast_mode
+    del fast_mode, check_grad_dtypes
     modes = {"check_forward_ad": check_forward_ad, "check_backward_ad": check_backward_ad}
     refuse_modes(
         modes,
@@ -146,7 +146,6 @@ def gradcheck(
     options = Options(
         *(eps, atol, rtol, nondet_tol),
         undefined=check_undefined_grad,
-        dtypes=check_grad_dtypes,
         batched_backward=check_batched_grad,
         batched_forward=check_batched_forward_grad,
         forward=check_forward_ad,
@@ -210,7 +209,7 @@ def gradgradcheck(
         True
     """
     __tracebackhide__ = True
-    del fast_mode
+    del fast_mode, check_grad_dtypes
     modes = {"check_fwd_over_rev": check_fwd_over_rev, "check_rev_over_rev": check_rev_over_rev}
     refuse_modes(
         modes,
@@ -220,7 +219,6 @@ def gradgradcheck(
     options = Options(
         *(eps, atol, rtol, nondet_tol),
         undefined=check_undefined_grad,
-        dtypes=check_grad_dtypes,
         batched_backward=check_batched_grad,
         forward=check_fwd_over_rev,
         backward=check_rev_over_rev,

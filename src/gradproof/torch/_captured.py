@@ -86,10 +86,8 @@ class Captured:
         elif isinstance(value, functools.partial):
             self._search_partial(value)
         elif isinstance(value, types.MethodType):
-            self._search(
-                value.__self__, "" if isinstance(value.__self__, torch.nn.Module) else name
-            )
-            self._search(value.__func__, name)
+            self._search(value.__self__, "")
+            self._search(value.__func__, "")
         elif isinstance(inside := getattr(value, "__dict__", None), dict):
             self._search(inside.get("__wrapped__"), name)
             for key in list(inside):

@@ -20,13 +20,6 @@ from gradproof.torch._outputs import named_outputs
 from gradproof.torch._tree import Tree, input_name
 
 _SEED = 0x6772616470726F6F  # any number: the probes, not these cotangents, are what varies
-# What a cotangent shares with its output.
-_FACTS: dict[str, Callable[[torch.Tensor], object]] = {
-    "shape": lambda tensor: list(tensor.shape),
-    "device": lambda tensor: tensor.device,
-    "layout": lambda tensor: tensor.layout,
-    "kind of numbers": lambda tensor: "complex" if tensor.is_complex() else "real",
-}
 
 
 def draw_grad_outputs(
@@ -51,9 +44,7 @@ def given_grad_outputs(
     func: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Any
 ) -> tuple[Any, ...]:
     """The cotangents as a tuple. UsageError unless they match the outputs that require grad."""
-    cotangents = as_tuple(grad_outputs)
-    with torch.enable_grad():
-        outputs = _outputs_of_call(func, inputs)
+    cotangents, outputs = as_tuple(grad_outputs), _outputs_of_call(func, inputs)
     if len(cotangents) != len(outputs):
         raise WrongNumberError(
             f"grad_outputs: expected one per output that requires grad, {len(outputs)} in all, "
@@ -63,18 +54,24 @@ def given_grad_outputs(
         if not is_tensor_like(cotangent):
             kind = type(cotangent).__name__
             raise UsageError(f"grad_outputs[{place}]: expected a tensor, got {kind}")
-        for what, fact in _FACTS.items():
-            own, got = fact(output), fact(cotangent)
-            if own != got:
-                raise WrongNumberError(
-                    f"grad_outputs[{place}]: expected the {what} of its output, {own}, got {got}"
-                )
+        expected, got = _description(output), _description(cotangent)
+        if got != expected:
+            raise WrongNumberError(
+                f"grad_outputs[{place}]: expected {expected}, as its output is, got {got}"
+            )
     return cotangents
+
+
+def _description(tensor: torch.Tensor) -> str:
+    """What a cotangent shares with its output."""
+    numbers = "complex" if tensor.is_complex() else "real"
+    return f"{numbers} {tensor.layout} of shape {list(tensor.shape)} on {tensor.device}"
 
 
 def _outputs_of_call(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """Those of one call that require grad. UsageError where some tensor has no coordinates."""
-    result = func(*inputs)
+    with torch.enable_grad():
+        result = func(*inputs)
     name = name_of(func)
     if pytree.tree_leaves(container(f"the result of {name}", result)):
         named_outputs(result, name)

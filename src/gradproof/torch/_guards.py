@@ -18,8 +18,7 @@ from gradproof._data.options import container, short_repr
 from gradproof.errors import UsageError
 from gradproof.torch._compat import pytree
 from gradproof.torch._memory import require_no_overlap
-from gradproof.torch._sparse import values_of
-from gradproof.torch._tensors import SPARSE, unsupported_kind
+from gradproof.torch._tensors import unsupported_kind
 
 Checked = tuple[int, torch.Tensor]  # position of an argument, and a tensor in it that is checked
 
@@ -75,8 +74,8 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
     for position, tensor in checked:
         if reason := unsupported_kind(tensor):
             raise UsageError(f"inputs[{position}] is {reason}")
-        content = values_of(tensor) if tensor.layout in SPARSE else tensor
-        require_no_overlap(content, f"The {position}th input")
+        if tensor.layout is torch.strided:
+            require_no_overlap(tensor, f"The {position}th input")
     return checked
 
 

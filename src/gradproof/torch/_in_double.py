@@ -14,7 +14,6 @@ from gradproof.torch._memory import placed_like
 from gradproof.torch._modes import (
     DispatchMode,
     FunctionMode,
-    honour_conjugate_bits,
     tensors_among,
 )
 from gradproof.torch._tensors import is_floating
@@ -55,8 +54,7 @@ class InDouble:
         return self._run_in_double(func, getattr(func, "__name__", ""), args, kwargs)
 
     def _call_operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        with honour_conjugate_bits():
-            return self._run_in_double(func, func._schema.name.rpartition("::")[2], args, kwargs)
+        return self._run_in_double(func, func._schema.name.rpartition("::")[2], args, kwargs)
 
     def _run_in_double(
         self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]

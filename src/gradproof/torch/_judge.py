@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from gradproof import _asserts
 from gradproof._compare.conclude import WITHOUT_ENTRIES
@@ -55,8 +54,7 @@ def second_order(
     arguments = as_tuple(inputs)
     refuse_inputs(func, arguments)
     if grad_outputs is None:
-        with torch.enable_grad():
-            cotangents = draw_grad_outputs(func, arguments, noncontiguous=noncontiguous)
+        cotangents = draw_grad_outputs(func, arguments, noncontiguous=noncontiguous)
     else:
         cotangents = given_grad_outputs(func, arguments, grad_outputs)
     gradient, names = gradient_of(func, arguments, cotangents)
@@ -74,7 +72,6 @@ class Options:
     rtol: float
     nondet_tol: float
     undefined: bool
-    dtypes: bool
     forward: bool
     backward: bool
     masked: bool
@@ -151,7 +148,7 @@ def judge(make: Callable[[], GradcheckQuestion], options: Options, raise_excepti
     _warn_of_undefined(report)
     if not raise_exception:
         return False
-    phrases = Phrases(derivative, options.nondet_tol, options.dtypes)
+    phrases = Phrases(derivative, options.nondet_tol)
     raise GradcheckError(phrases.phrases_of(report), report)
 
 

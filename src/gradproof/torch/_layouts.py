@@ -16,7 +16,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof.torch._call import Call
 from gradproof.torch._compat import neg_view
 from gradproof.torch._leaves import DenseLeaf
-from gradproof.torch._modes import DispatchMode, FunctionMode
+from gradproof.torch._modes import DispatchMode
 from gradproof.torch._outputs import Output
 from gradproof.torch._tensors import PLAIN
 
@@ -171,20 +171,16 @@ def memory_dependence(call: Call) -> str:
 
     The function calls `as_strided`, or draws random numbers under a seed of its own.
     """
-    placed, drawn = False, False
-
-    def function(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        nonlocal placed
-        placed |= getattr(func, "__name__", "").startswith("as_strided")
-        return func(*args, **kwargs)
+    reason = ""
 
     def operator(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        nonlocal drawn
-        drawn |= torch.Tag.nondeterministic_seeded in func.tags
+        nonlocal reason
+        if "as_strided" in func.__name__:
+            reason = "goes by how its inputs lie in memory"
+        elif torch.Tag.nondeterministic_seeded in func.tags:
+            reason = "draws random numbers in the order of the memory"
         return func(*args, **kwargs)
 
-    with FunctionMode(function), DispatchMode(operator):
+    with DispatchMode(operator):
         call(call.inputs.copy_inputs())
-    if placed:
-        return "goes by how its inputs lie in memory"
-    return "draws random numbers in the order of the memory" if drawn else ""
+    return reason

@@ -39,7 +39,6 @@ class Phrases:
 
     map: DifferentiableMap  # what was checked; tells which outputs are detached
     nondet_tol: float  # quoted in the phrase about determinism
-    check_grad_dtypes: bool  # which of PyTorch's two phrases about dtypes applies
 
     def phrases_of(self, report: Report) -> str:
         """All phrases that apply, each once."""
@@ -66,7 +65,7 @@ class Phrases:
             case "missing_grad_output":
                 return _undefined_phrase(finding)
             case "grad_metadata":
-                return self._trait_phrase(finding)
+                return _TRAITS[finding.kind].format(detail=finding.message)
             case "batched" | "batched_forward":
                 return self._batched_phrase(finding)
         return finding.message
@@ -91,11 +90,6 @@ class Phrases:
         output, slot = self._indices(finding)
         return f"For output {output} and input {slot}:\n\n{words}."
 
-    def _trait_phrase(self, finding: Finding) -> str:
-        if finding.kind == "dtype" and self.check_grad_dtypes:
-            return "Gradient has dtype mismatch"
-        return _TRAITS[finding.kind].format(detail=finding.message)
-
     def _indices(self, finding: Finding) -> tuple[int, int]:
         """PyTorch counts the outputs that require grad, and the inputs that do."""
         slots = self.map.codomain.slots[: finding.output.slot if finding.output else 0]
@@ -104,7 +98,7 @@ class Phrases:
 
 
 _TRAITS = {
-    "dtype": "grad is incorrect type",
+    "dtype": "Gradient has dtype mismatch; grad is incorrect type",  # check_grad_dtypes, or not
     "shape": "Analytical gradient has incorrect size; grad is incorrect size",
     "layout": "grad is incorrect layout ({detail})",
     "device": "grad is incorrect device",

@@ -17,8 +17,9 @@ Called = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]  # operator, arg
 class DispatchMode(TorchDispatchMode):
     """A mode that calls `called` in the place of every operator.
 
-    It does not import PyTorch's compiler. To enter it twice is to enter it once: PyTorch would
-    stack it, and the lower mode would round what the upper one has rounded.
+    Conjugate and negative bits count in there. The mode does not import PyTorch's compiler. To
+    enter it twice is to enter it once: PyTorch would stack it, and the lower mode would round what
+    the upper one has rounded.
     """
 
     def __init__(self, called: Called) -> None:
@@ -43,7 +44,8 @@ class DispatchMode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        return self._call_operation(func, args, kwargs or {})
+        with _honour_conjugate_bits():
+            return self._call_operation(func, args, kwargs or {})
 
 
 class FunctionMode(TorchFunctionMode):
@@ -60,7 +62,7 @@ class FunctionMode(TorchFunctionMode):
 
 
 @contextmanager
-def honour_conjugate_bits() -> Iterator[None]:
+def _honour_conjugate_bits() -> Iterator[None]:
     """Conjugate and negative bits count, which PyTorch passes over inside of a dispatch mode.
 
     There `a + 0` of a conjugated matrix is not conjugated, and `linalg.pinv` of a complex one is

@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from gradproof._adapters.rounding import round_at_random, round_to_nearest
 from gradproof._data.formats import SINGLE
 from gradproof.torch._compat import TorchDispatchMode, decomposition_table
-from gradproof.torch._modes import DispatchMode, honour_conjugate_bits, tensors_among
+from gradproof.torch._modes import DispatchMode, tensors_among
 from gradproof.torch._tensors import PLAIN
 
 # Factorisations and solvers are exact for a matrix that is off by rounding of its largest entry
@@ -52,7 +52,7 @@ class Rounding(DispatchMode):
     """
 
     def __init__(self, unit: float, tiny: float, seed: int) -> None:
-        super().__init__(self._call_rounded)
+        super().__init__(self._rounded_result)
         self._unit, self._tiny, self._seed = unit, tiny, seed
         self._generators: dict[torch.device, torch.Generator] = {}
         self._on_grid: dict[int, StorageWeakRef] = {}  # memory that holds coarse numbers alone
@@ -62,10 +62,6 @@ class Rounding(DispatchMode):
         for tensor in filter(_is_double, given):
             self._remember(tensor)
         return self
-
-    def _call_rounded(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        with honour_conjugate_bits():
-            return self._rounded_result(func, args, kwargs)
 
     def _rounded_result(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if next(tensors_among(args), None) is None:  # as arange: a constant of the function
