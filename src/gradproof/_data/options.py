@@ -49,14 +49,6 @@ def boolean(name: str, value: Any) -> bool:
     raise UsageError(f"{name}: expected True or False, got {short_repr(value)}")
 
 
-def truth(name: str, value: Any) -> bool:
-    """What Python takes for true or false; an array of several entries is neither."""
-    try:
-        return bool(value)
-    except Exception:  # whatever a user's object does
-        raise UsageError(f"{name}: expected True or False, got {short_repr(value)}") from None
-
-
 def number(name: str, value: Any) -> Any:
     """A real number >= 0, also infinite."""
     words = "a number >= 0" if isinstance(value, Real) else "a number"

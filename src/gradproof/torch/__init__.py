@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec
+from typing import Any
 
 try:
     import torch  # noqa: F401  # for the sentence, if it is missing
@@ -18,11 +17,9 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError(line, name="torch") from None
 
 from gradproof._asserts import chosen_way
-from gradproof._data import options as _options
 from gradproof._data.frames import set_public_module
 from gradproof._data.inputs import name_of
-from gradproof.errors import UsageError
-from gradproof.torch._guards import WrongNumberError, as_tuple, refuse_modes
+from gradproof.torch._guards import as_tuple, refuse_modes
 from gradproof.torch._judge import (
     CHOOSE_EPS,
     GradcheckQuestion,
@@ -42,37 +39,7 @@ __all__ = [
     "record",
 ]
 
-P = ParamSpec("P")
 
-
-# What an option may be, where it is not true or false.
-_NUMBERS: dict[str, _options.Kind] = {
-    "eps": _options.positive_number,
-    "atol": _options.number,
-    "rtol": _options.number,
-    "nondet_tol": _options.number,
-}
-_NO_OPTIONS = {"func", "inputs", "grad_outputs", "inconclusive"}
-
-
-def _with_options(face: Callable[P, bool]) -> Callable[P, bool]:
-    """The same face; an option that is not of its kind raises an exception of PyTorch's too."""
-
-    @functools.wraps(face)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> bool:
-        __tracebackhide__ = True
-        for name in kwargs.keys() - _NO_OPTIONS:
-            kind: _options.Kind = _NUMBERS.get(name, _options.truth)
-            try:
-                kwargs[name] = kind(name, kwargs[name])
-            except UsageError as error:
-                raise WrongNumberError(str(error)) from None
-        return face(*args, **kwargs)
-
-    return wrapper
-
-
-@_with_options
 def gradcheck(
     func: Callable[..., Any],
     inputs: Any,
@@ -160,7 +127,6 @@ def gradcheck(
     return passes_quickly(make, options) or judge(make, options, raise_exception)
 
 
-@_with_options
 def gradgradcheck(
     func: Callable[..., Any],
     inputs: Any,

@@ -15,18 +15,20 @@ from gradproof._compare.conclude import WITHOUT_ENTRIES
 from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
+from gradproof._data.options import number, positive_number
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.settings import RunSettings, new_seed
 from gradproof._engine._run import run_checks
 from gradproof._guard import guard_face
 from gradproof._maps.contract import Unsupported
-from gradproof.errors import DerivativeWarning
+from gradproof.errors import DerivativeWarning, UsageError
 from gradproof.torch._adapter import TorchMap, build
 from gradproof.torch._double_backward import draw_grad_outputs, given_grad_outputs, gradient_of
 from gradproof.torch._fast_path import decide_quickly
 from gradproof.torch._graph import OLDER_BATCHING
 from gradproof.torch._guards import (
     WithoutModeError,
+    WrongNumberError,
     as_tuple,
     refuse_inputs,
     warn_of_low_precision,
@@ -65,7 +67,10 @@ def second_order(
 
 @dataclass(frozen=True)
 class Options:
-    """The options of both faces, under one name each."""
+    """The options of both faces, under one name each.
+
+    WrongNumberError where a step or a tolerance is none.
+    """
 
     eps: float
     atol: float
@@ -78,6 +83,14 @@ class Options:
     inconclusive: str
     batched_backward: bool = False
     batched_forward: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            positive_number("eps", self.eps)
+            for name in ("atol", "rtol", "nondet_tol"):
+                number(name, getattr(self, name))
+        except UsageError as error:
+            raise WrongNumberError(str(error)) from None
 
     def settings(self) -> RunSettings:
         """The same request in the engine's words, as the suite has it."""
