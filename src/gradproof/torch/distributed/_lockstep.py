@@ -127,33 +127,29 @@ class Ranks:
 
     def gather_objects(self, said: Any) -> list[Any]:
         """One object of every rank, by rank."""
-        mine = _as_bytes(said)
-        sizes = [torch.zeros(1, dtype=torch.int64) for _ in self.names]
-        self._send_and_wait(lambda: self._group.allgather([sizes], [torch.tensor([len(mine)])]))
-        longest = max(int(size) for size in sizes)
-        heard = [torch.zeros(longest, dtype=torch.uint8) for _ in self.names]
-        padded = torch.cat([mine, mine.new_zeros(longest - len(mine))])
-        self._send_and_wait(lambda: self._group.allgather([heard], [padded]))
-        return [_as_object(each, int(size)) for each, size in zip(heard, sizes, strict=True)]
+        return [self.broadcast_object(said, sender) for sender in range(len(self))]
 
-    def broadcast_object(self, said: Any = None, forever: bool = False) -> Any:
-        """The object of the first rank; the others may wait `forever` while it computes."""
-        mine = _as_bytes(said)
-        size = torch.tensor([len(mine)])
-        self._send_and_wait(lambda: self._group.broadcast([size], dist.BroadcastOptions()), forever)
-        heard = mine if self.rank == 0 else torch.zeros(int(size), dtype=torch.uint8)
-        self._send_and_wait(lambda: self._group.broadcast([heard], dist.BroadcastOptions()))
-        return _as_object(heard, int(size))
+    def broadcast_object(self, said: Any = None, sender: int = 0, forever: bool = False) -> Any:
+        """The object of one rank; the others may wait `forever` while it computes."""
+        sent = torch.frombuffer(bytearray(pickle.dumps(said)), dtype=torch.uint8)
+        size = torch.tensor([len(sent)])
+        self._broadcast(size, sender, forever)
+        if self.rank != sender:
+            sent = torch.empty(int(size), dtype=torch.uint8)
+        self._broadcast(sent, sender)
+        return pickle.loads(sent.numpy().tobytes())
 
-    def _send_and_wait(self, send: Callable[[], Any], forever: bool = False) -> None:
-        """Send, and wait for as long as the ranks have to come.
+    def _broadcast(self, tensor: torch.Tensor, sender: int, forever: bool = False) -> None:
+        """Send a tensor, or write into it what is sent, for as long as the ranks have to come.
 
         LostRankError names who does not come.
         """
+        options = dist.BroadcastOptions()
+        options.rootRank = sender
         limit = timedelta(days=1) if forever else timedelta(seconds=_LONGER * self.patience)
         self._group._set_default_timeout(limit)
         try:
-            send().wait(limit)
+            self._group.broadcast([tensor], options).wait(limit)
         except RuntimeError as error:
             raise LostRankError(self._missing_ranks(first_line(error))) from None
 
@@ -250,11 +246,3 @@ def _collective_name(func: Any, args: Sequence[Any]) -> str:
     name = func._schema.name.partition("::")[2].strip("_")
     dtypes = {str(tensor.dtype).partition(".")[2] for tensor in tensors_in(args)}
     return f"{name} of {' and '.join(sorted(dtypes))}" if dtypes else str(name)
-
-
-def _as_bytes(value: Any) -> torch.Tensor:
-    return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
-
-
-def _as_object(sent: torch.Tensor, size: int) -> Any:
-    return pickle.loads(sent[:size].numpy().tobytes())
