@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradproof._data.frames import users_frame
-from gradproof._data.records import Verdict
-from gradproof._data.settings import new_seed, run_settings
+from gradproof._data.settings import run_settings
 from gradproof.errors import UsageError
 from gradproof.torch._compat import (
     FUNCTION_WITH_APPLY,
@@ -31,7 +30,7 @@ from gradproof.torch._compat import (
 from gradproof.torch._tensors import PLAIN
 
 if TYPE_CHECKING:
-    from gradproof._survey import CaseResult, SurveyReport
+    from gradproof._survey import SurveyReport
 
 LARGEST = 1 << 20  # entries of an array that is copied
 # Operators of these are PyTorch's own, as are Functions of its modules.
@@ -66,15 +65,14 @@ class Seen:
         with self._lock:
             return list(self._met.values())
 
-    def check(self, *, seed: int | None = 0, **options: Any) -> SurveyReport:
+    def check(self, **options: Any) -> SurveyReport:
         """Check each recorded derivative by itself, at the inputs of its first call.
 
         Args:
-            seed: seed of the probes.
-            **options: keywords of `gradproof.check`, for each.
+            **options: keywords of `gradproof.check`, for each; `seed` is 0 if it is not given.
 
         Returns:
-            A `SurveyReport`, the worst first. Derivatives that were not recorded are its errors.
+            A `SurveyReport`. Derivatives that were not recorded are its errors.
 
         Raises:
             UsageError: nothing was recorded, or an option is not valid.
@@ -86,12 +84,12 @@ class Seen:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
         names = {"order", "budget", "budget_seconds", "settings"} & options.keys()
         run_settings(**{name: options[name] for name in names})  # refuses what is wrong
-        options["seed"] = new_seed() if seed is None else seed
+        options = {"seed": 0, **options}
         results = [CaseResult(each.name, error=each.reason) for each in met if each.reason]
         cases = [Case(each.function, each.inputs, options) for each in met if each.function]
         if cases:
             results += survey(cases)
-        return SurveyReport(sorted(results, key=_severity))
+        return SurveyReport(results)
 
     def record_call(self, target: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
         """Record a call of a Function or an operator that is about to be made."""
@@ -148,14 +146,6 @@ class Seen:
         if (largest := max(tensor.numel() for tensor in tensors)) > self._largest:
             return f"an input has {largest:,} entries; record a smaller case, or raise largest="
         return ""
-
-
-# The worst first; None is what could not be asked.
-_ORDER = (Verdict.FAILED, None, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.PASSED)
-
-
-def _severity(result: CaseResult) -> int:
-    return _ORDER.index(None if result.report is None else result.report.verdict)
 
 
 @contextmanager

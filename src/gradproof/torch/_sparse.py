@@ -12,8 +12,7 @@ from gradproof._data.space import Array, Indices
 from gradproof.torch._leaves import Leaf
 from gradproof.torch._tensors import slot_like, to_tensor, to_vector
 
-BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
-BY_ROW = (torch.sparse_csr, torch.sparse_bsr)
+_BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 
 
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -33,17 +32,13 @@ def tensor_with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor
             is_coalesced=like.is_coalesced(),
             check_invariants=False,
         )
-    compressed, plain = compressed_indices(like)
+    if like.layout in (torch.sparse_csr, torch.sparse_bsr):
+        indices = like.crow_indices(), like.col_indices()
+    else:
+        indices = like.ccol_indices(), like.row_indices()
     return torch.sparse_compressed_tensor(
-        compressed, plain, values, like.shape, layout=like.layout, check_invariants=False
+        *indices, values, like.shape, layout=like.layout, check_invariants=False
     )
-
-
-def compressed_indices(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compressed and plain indices of a CSR, CSC, BSR or BSC tensor."""
-    if tensor.layout in BY_ROW:
-        return tensor.crow_indices(), tensor.col_indices()
-    return tensor.ccol_indices(), tensor.row_indices()
 
 
 def entries_of(tensor: torch.Tensor) -> Indices:
@@ -123,15 +118,11 @@ class EveryLeaf(Leaf):
 
 def _full_structure(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A tensor of the same layout that stores every entry, and each value's place in C order."""
-    shape = tuple(tensor.shape)
-    numbers = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64, device=tensor.device)
-    numbers = numbers.view(shape)  # from 1: the conversion leaves out zeros
-    if tensor.layout is torch.sparse_coo:
-        full = numbers.to_sparse(tensor.sparse_dim())
-    else:
-        batch = compressed_indices(tensor)[0].dim() - 1
-        blocks = tensor.values().shape[batch + 1 : batch + 3] if tensor.layout in BLOCKED else None
-        full = numbers.to_sparse(
-            layout=tensor.layout, blocksize=blocks, dense_dim=tensor.dense_dim()
-        )
+    numbers = torch.arange(1, tensor.numel() + 1, dtype=torch.float64, device=tensor.device)
+    numbers = numbers.view(tensor.shape)  # from 1: the conversion leaves out zeros
+    dense, blocks = tensor.dense_dim(), None
+    if tensor.layout in _BLOCKED:
+        extents = tensor.values().shape
+        blocks = extents[len(extents) - dense - 2 : len(extents) - dense]
+    full = numbers.to_sparse(layout=tensor.layout, blocksize=blocks, dense_dim=dense)
     return full, (full.values().reshape(-1) - 1).to(torch.int64)
