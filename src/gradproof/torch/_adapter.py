@@ -303,8 +303,7 @@ class TorchMap(DifferentiableMap):
         return torch_layouts.input_layouts(self.call)
 
     def map_in_layout(self, layout: str) -> TorchMap:
-        tensors = self.inputs.copy_inputs()
-        return self._map_of_tensors(torch_layouts.inputs_in_layout(self.call, layout, tensors))
+        return self._map_of_tensors(torch_layouts.inputs_in_layout(self.call, layout))
 
     def memory_dependence(self) -> str:
         return torch_layouts.memory_dependence(self.call)

@@ -16,7 +16,7 @@ from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
 from gradproof._data.options import number, positive_number
-from gradproof._data.records import CheckResult, Report, Verdict
+from gradproof._data.records import Finding, Report, Verdict
 from gradproof._data.settings import RunSettings, new_seed
 from gradproof._engine._run import run_checks
 from gradproof._guard import guard_face
@@ -33,7 +33,7 @@ from gradproof.torch._guards import (
     refuse_inputs,
     warn_of_low_precision,
 )
-from gradproof.torch._messages import GradcheckError, Phrases, findings_in_order
+from gradproof.torch._messages import GradcheckError, findings_in_order, pytorch_phrases
 from gradproof.torch._notes import ALONE
 from gradproof.torch._outputs import NothingReturnedError
 
@@ -157,12 +157,12 @@ def judge(make: Callable[[], GradcheckQuestion], options: Options, raise_excepti
     if report:
         said = _all_open_questions(report, derivative)
         return _answer_if_not_refuted(said, options.inconclusive, raise_exception, report)
-    _raise_what_the_user_raised(derivative, report)
-    _warn_of_undefined(report)
+    findings = findings_in_order(report.findings)
+    _raise_what_the_user_raised(derivative, findings[0])
+    _warn_of_undefined(findings[0])
     if not raise_exception:
         return False
-    phrases = Phrases(derivative, options.nondet_tol)
-    raise GradcheckError(phrases.phrases_of(report), report)
+    raise GradcheckError(pytorch_phrases(findings, derivative, options.nondet_tol), report)
 
 
 def _answer_if_not_refuted(
@@ -179,12 +179,12 @@ def _answer_if_not_refuted(
     return True
 
 
-def _raise_what_the_user_raised(derivative: TorchMap, report: Report) -> None:
+def _raise_what_the_user_raised(derivative: TorchMap, first: Finding) -> None:
     """Let an exception of the function or its derivative through where PyTorch would meet it first.
 
-    A report holds no exception, so the call that raised is repeated.
+    A finding holds no exception, so the call that raised is repeated.
     """
-    first, raised = findings_in_order(report.findings)[0], derivative.call.raised
+    raised = derivative.call.raised
     if first.check not in ("grad_metadata", "determinism", "backward", "forward"):
         return
     if first.kind in ("raised", "unsupported"):
@@ -210,17 +210,21 @@ def _raise_what_the_user_raised(derivative: TorchMap, report: Report) -> None:
 def _all_open_questions(report: Report, derivative: TorchMap) -> str:
     """What a positive verdict leaves open, undecided, excused or not smooth; "" where nothing is.
 
-    What the adapter remarks on the function (batch statistics, shared memory) is no doubt.
+    What the adapter remarks on the function (batch statistics, shared memory) is no doubt, nor are
+    empty tensors, of which PyTorch's gradcheck says nothing.
     """
-    doubts = [(each.name, doubt) for each in report.checks for doubt in _open_questions(each)]
-    remarks = derivative.notes if doubts else []
-    said = "; ".join(f"{name}: {doubt}" for name, doubt in doubts if doubt not in remarks)
-    return f"{report.target}: no wrong derivative was found, but: {said}" if said else ""
+    remarks, doubts = {*derivative.notes, WITHOUT_ENTRIES}, list[str]()
+    for each in report.checks:
+        notes = each.notes if each.name in ("backward", "forward") else ()
+        said = (each.summary,) if each.verdict is Verdict.INCONCLUSIVE else notes
+        doubts += [f"{each.name}: {doubt}" for doubt in said if doubt not in remarks]
+    if not doubts:
+        return ""
+    return f"{report.target}: no wrong derivative was found, but: {'; '.join(doubts)}"
 
 
-def _warn_of_undefined(report: Report) -> None:
+def _warn_of_undefined(first: Finding) -> None:
     """As PyTorch: undefined gradients were not always looked at, and the option leaves them out."""
-    first = findings_in_order(report.findings)[0]
     if first.check == "missing_grad_output" and "tangent" not in first.kind:
         _warn(
             "Backwards compatibility: undefined gradients are tested by default; "
@@ -232,12 +236,3 @@ def _warn_of_undefined(report: Report) -> None:
 def _warn(message: str, kind: type[Warning] = DerivativeWarning) -> None:
     """Warn at the user's line, be it by way of PyTorch's helpers, or in the place of PyTorch's."""
     warnings.warn(message, kind, stacklevel=users_frame("torch")[1])
-
-
-def _open_questions(result: CheckResult) -> tuple[str, ...]:
-    if result.verdict is Verdict.INCONCLUSIVE:
-        return (result.summary,)
-    if result.name not in ("backward", "forward"):
-        return ()
-    # Of empty tensors PyTorch's gradcheck says nothing.
-    return tuple(note for note in result.notes if note != WITHOUT_ENTRIES)

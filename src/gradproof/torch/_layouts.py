@@ -152,14 +152,14 @@ def _movable_positions(call: Call) -> list[int]:
     ]
 
 
-def inputs_in_layout(call: Call, layout: str, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Inputs of a call with these values, the arguments in another memory layout.
+def inputs_in_layout(call: Call, layout: str) -> list[torch.Tensor]:
+    """Private inputs of a call, the arguments in another memory layout.
 
     Nothing has been written into them since they were made: their version is that of all others.
     """
     if call.fixed_random:
         raise Unsupported("random numbers are drawn in the order of the memory")
-    tensors: list[Any] = [tensor.detach() for tensor in values]
+    tensors: list[Any] = [leaf.copy() for leaf in call.inputs.leaves]
     for place in _movable_positions(call):
         own = layout if _is_plain(tensors[place]) else "contiguous"
         tensors[place] = in_layout(tensors[place], own)

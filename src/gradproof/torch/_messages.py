@@ -6,8 +6,7 @@ raised them, and goes on with the report: where, how much, how much was allowed.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
@@ -16,9 +15,6 @@ from gradproof._data.records import Finding, Report
 from gradproof._data.visible import escape_invisible
 from gradproof._maps.contract import DifferentiableMap
 from gradproof.errors import DerivativeError
-
-BATCHED = "gradcheck or gradgradcheck failed while testing batched gradient computation"
-BATCHED_FORWARD = "gradcheck failed while testing batched gradient computation with forward-mode AD"
 
 
 class GradcheckError(TorchGradcheckError, DerivativeError):
@@ -33,68 +29,71 @@ class GradcheckError(TorchGradcheckError, DerivativeError):
         DerivativeError.__init__(self, message, report)
 
 
-@dataclasses.dataclass(frozen=True)
-class Phrases:
-    """Finds PyTorch's phrase for a finding."""
+def pytorch_phrases(findings: Sequence[Finding], map_: DifferentiableMap, nondet_tol: float) -> str:
+    """PyTorch's phrases for findings, each once.
 
-    map: DifferentiableMap  # what was checked; tells which outputs are detached
-    nondet_tol: float  # quoted in the phrase about determinism
+    Args:
+        findings: in the order of the phrases.
+        map_: what was checked; its codomain tells which outputs are detached.
+        nondet_tol: quoted in the phrase about determinism.
+    """
+    phrases: dict[tuple[str, str, str], str] = {}
+    for finding in findings:
+        kind = finding.check, finding.kind, _part(finding)
+        phrases.setdefault(kind, _phrase(finding, map_, nondet_tol))
+    return "\n".join(map(escape_invisible, dict.fromkeys(phrases.values())))
 
-    def phrases_of(self, report: Report) -> str:
-        """All phrases that apply, each once."""
-        heads: dict[tuple[str, str, str], str] = {}
-        for finding in findings_in_order(report.findings):
-            heads.setdefault((finding.check, finding.kind, _part(finding)), self.phrase(finding))
-        return "\n".join(map(escape_invisible, dict.fromkeys(heads.values())))
 
-    def phrase(self, finding: Finding) -> str:
-        """PyTorch's phrase for one finding, or the finding's own sentence where it has none."""
-        if finding.kind == "nondeterministic":
-            return (
-                "Backward is not reentrant, i.e., running backward with same input and "
-                "grad_output multiple times gives different values. The tolerance for "
-                f"nondeterminism was {self.nondet_tol}."
-            )
-        if finding.kind == "raised" and finding.check != "batched":
-            return finding.message
-        match finding.check:
-            case "backward" | "sparse" | "forward":
-                return self._mismatch_phrase(finding)
-            case "linearity" if finding.output is None:  # PyTorch has none for forward mode
-                return "backward not multiplied by grad_output"
-            case "missing_grad_output":
-                return _undefined_phrase(finding)
-            case "grad_metadata":
-                return _TRAITS[finding.kind].format(detail=finding.message)
-            case "batched" | "batched_forward":
-                return self._batched_phrase(finding)
-        return finding.message
-
-    def _mismatch_phrase(self, finding: Finding) -> str:
-        if finding.output and self.map.codomain.slots[finding.output.slot].detached:
-            return "Numerical gradient for function expected to be zero"
-        forward, part = finding.check == "forward", _part(finding)
-        side, how = ("inputs", " computed with forward mode") if forward else ("outputs", "")
-        word = "imaginary" if part == "imag" else part
-        prefix = f"While considering the {word} part of complex {side} only, "
-        output, slot = self._indices(finding)
+def _phrase(finding: Finding, map_: DifferentiableMap, nondet_tol: float) -> str:
+    """PyTorch's phrase for one finding, or the finding's own sentence where it has none."""
+    if finding.kind == "nondeterministic":
         return (
-            f"{prefix if part else ''}Jacobian{how} mismatch for output {output} "
-            f"with respect to input {slot},"
+            "Backward is not reentrant, i.e., running backward with same input and "
+            "grad_output multiple times gives different values. The tolerance for "
+            f"nondeterminism was {nondet_tol}."
         )
+    if finding.kind == "raised" and finding.check != "batched":
+        return finding.message
+    match finding.check:
+        case "backward" | "sparse" | "forward":
+            return _mismatch_phrase(finding, map_)
+        case "linearity" if finding.output is None:  # PyTorch has none for forward mode
+            return "backward not multiplied by grad_output"
+        case "missing_grad_output":
+            return _undefined_phrase(finding)
+        case "grad_metadata":
+            return _TRAITS[finding.kind].format(detail=finding.message)
+        case "batched" | "batched_forward":
+            return _batched_phrase(finding, map_)
+    return finding.message
 
-    def _batched_phrase(self, finding: Finding) -> str:
-        words = BATCHED_FORWARD if finding.check == "batched_forward" else BATCHED
-        if finding.input is None and finding.output is None:
-            return f"While computing batched gradients, got: {finding.message}\n\n{words}."
-        output, slot = self._indices(finding)
-        return f"For output {output} and input {slot}:\n\n{words}."
 
-    def _indices(self, finding: Finding) -> tuple[int, int]:
-        """PyTorch counts the outputs that require grad, and the inputs that do."""
-        slots = self.map.codomain.slots[: finding.output.slot if finding.output else 0]
-        output = sum(not slot.detached for slot in slots)
-        return output, finding.input.slot if finding.input else 0
+def _mismatch_phrase(finding: Finding, map_: DifferentiableMap) -> str:
+    if finding.output and map_.codomain.slots[finding.output.slot].detached:
+        return "Numerical gradient for function expected to be zero"
+    forward, part = finding.check == "forward", _part(finding)
+    side, how = ("inputs", " computed with forward mode") if forward else ("outputs", "")
+    word = "imaginary" if part == "imag" else part
+    prefix = f"While considering the {word} part of complex {side} only, " if part else ""
+    output, slot = _indices(finding, map_)
+    return f"{prefix}Jacobian{how} mismatch for output {output} with respect to input {slot},"
+
+
+def _batched_phrase(finding: Finding, map_: DifferentiableMap) -> str:
+    words = "gradcheck or gradgradcheck failed while testing batched gradient computation"
+    if finding.check == "batched_forward":
+        words = "gradcheck failed while testing batched gradient computation with forward-mode AD"
+    if finding.input is None and finding.output is None:
+        return f"While computing batched gradients, got: {finding.message}\n\n{words}."
+    output, slot = _indices(finding, map_)
+    return f"For output {output} and input {slot}:\n\n{words}."
+
+
+def _indices(finding: Finding, map_: DifferentiableMap) -> tuple[int, int]:
+    """PyTorch counts the outputs that require grad, and the inputs that do."""
+    slots = map_.codomain.slots[: finding.output.slot if finding.output else 0]
+    output = sum(not slot.detached for slot in slots)
+    return output, finding.input.slot if finding.input else 0
 
 
 _TRAITS = {

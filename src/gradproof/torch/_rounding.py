@@ -106,7 +106,8 @@ class Rounding(DispatchMode):
         total = func(*args, **kwargs)
         if _kind_of_operation(func) != "adding" or "out" in kwargs:
             return total
-        return self._sum_with_error(total, func(*map(_absolute_value, args), **kwargs))
+        sizes = [value.abs() if _is_double(value) else value for value in args]
+        return self._sum_with_error(total, func(*sizes, **kwargs))
 
     def _sum_with_error(self, total: Any, sizes: Any) -> Any:
         """A sum, off by what its partial sums are rounded by.
@@ -153,15 +154,14 @@ class Rounding(DispatchMode):
         """An argument of an operation; a constant of the function is rounded to nearest."""
         if isinstance(value, (tuple, list)):
             return type(value)(self._held_argument(part, by_value) for part in value)
-        if not by_value or not _is_double(value) or self._is_on_grid(value):
+        if not by_value or not _is_double(value):
+            return value
+        if value.untyped_storage()._cdata in self._on_grid:
             return value
         found = _map_parts_of_complex(value, self._rounded_to_nearest)
         if value.nbytes == value.untyped_storage().nbytes() and torch.equal(found, value):
             self._remember(value)  # an input, say
         return found
-
-    def _is_on_grid(self, value: torch.Tensor) -> bool:
-        return value.untyped_storage()._cdata in self._on_grid
 
     def _remember(self, value: torch.Tensor) -> None:
         memory = StorageWeakRef(value.untyped_storage())  # held: its address is not given again
@@ -233,10 +233,6 @@ def _map_parts_of_complex(
     if value.is_complex():
         return torch.view_as_complex(run(torch.view_as_real(value.resolve_conj())))
     return run(value)
-
-
-def _absolute_value(value: Any) -> Any:
-    return value.abs() if _is_double(value) else value
 
 
 def _is_double(value: Any) -> bool:

@@ -50,7 +50,7 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     inputs = Watched(tensors)
     saved: list[torch.Tensor] = []
     with restored(graph.call.random.restore):
-        run = _forward(graph, tensors, saved)
+        run = _watched_run(graph, tensors, saved)
         after_forward = inputs.changed_positions()
         for i in after_forward:
             found.append(("input", f"the function changed its input {leaves[i].slot.name}"))
@@ -80,7 +80,7 @@ def saved_tensor_hooks(saved: list[torch.Tensor]) -> AbstractContextManager[None
     return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
 
 
-def _forward(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
+def _watched_run(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torch.Tensor]) -> Graph:
     """A run of the function, and into `saved` what it saves for its backward."""
     try:
         with saved_tensor_hooks(saved):

@@ -201,7 +201,7 @@ def _as_dtensor(tensor: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
 
 
 def local_map(local: Local) -> TorchMap:
-    """Its map."""
+    """The map of this rank's part."""
     # Nothing is left out: what is decided from the run of one rank alone would run the function
     # again there, where no other rank does.
     choice = Choice([share.name for share in local.inputs], derived=True)
