@@ -110,16 +110,15 @@ def gradcheck(
         check_batched_grad=(check_batched_grad, "check_backward_ad"),
         check_batched_forward_grad=(check_batched_forward_grad, "check_forward_ad"),
     )
-    options = Options(
-        *(eps, atol, rtol, nondet_tol),
-        undefined=check_undefined_grad,
-        batched_backward=check_batched_grad,
-        batched_forward=check_batched_forward_grad,
-        forward=check_forward_ad,
-        backward=check_backward_ad,
-        masked=bool(masked),
-        inconclusive=chosen_way(inconclusive),
-    )
+    asked = {
+        "backward": check_backward_ad,
+        "forward": check_forward_ad,
+        "undefined": check_undefined_grad,
+        "batched": check_batched_grad,
+        "batched_forward": check_batched_forward_grad,
+    }
+    way = chosen_way(inconclusive)
+    options = Options(eps, atol, rtol, nondet_tol, bool(masked), way, asked)
 
     def make() -> GradcheckQuestion:
         return GradcheckQuestion(func, as_tuple(inputs), name_of(func))
@@ -182,15 +181,14 @@ def gradgradcheck(
         check_undefined_grad=(check_undefined_grad, "check_rev_over_rev"),
         check_batched_grad=(check_batched_grad, "check_rev_over_rev"),
     )
-    options = Options(
-        *(eps, atol, rtol, nondet_tol),
-        undefined=check_undefined_grad,
-        batched_backward=check_batched_grad,
-        forward=check_fwd_over_rev,
-        backward=check_rev_over_rev,
-        masked=masked,
-        inconclusive=chosen_way(inconclusive),
-    )
+    asked = {
+        "backward": check_rev_over_rev,
+        "forward": check_fwd_over_rev,
+        "undefined": check_undefined_grad,
+        "batched": check_batched_grad,
+    }
+    way = chosen_way(inconclusive)
+    options = Options(eps, atol, rtol, nondet_tol, masked, way, asked)
 
     def make() -> GradcheckQuestion:
         return second_order(func, inputs, grad_outputs, gen_non_contig_grad_outputs)

@@ -403,10 +403,7 @@ class TorchMap(DifferentiableMap):
         # Every tangent is one of an output that has a derivative: none is left out here.
         made = self._derivative_map(*self._forward.derivative(u), without=frozenset())
         made._is_tangent = True
-        try:
-            refused = made.graph.refusal()
-        except Unsupported as missing:
-            refused = missing
+        refused = made.graph.refusal()
         # A pair of modes that PyTorch lacks; forward mode over forward mode may yet exist.
         made._refused = refused and Unsupported(refused.reason)
         return made

@@ -57,8 +57,7 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
     """What is checked of the inputs. Raise for a function or inputs that cannot be."""
     if not callable(func):
         raise WrongTypeError(f"func: expected a function, got {short_repr(func)}.")
-    if {*map(type, inputs)} != {torch.Tensor}:
-        container("inputs", inputs)
+    container("inputs", inputs)
     checked = [
         (position, leaf)
         for position, argument in enumerate(inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -76,13 +76,9 @@ class Options:
     atol: float
     rtol: float
     nondet_tol: float
-    undefined: bool
-    forward: bool
-    backward: bool
     masked: bool
     inconclusive: str
-    batched_backward: bool = False
-    batched_forward: bool = False
+    asked: Mapping[str, bool]  # by `option` in the table of checks
 
     def __post_init__(self) -> None:
         try:
@@ -94,15 +90,8 @@ class Options:
 
     def settings(self) -> RunSettings:
         """The same request in the engine's words, as the suite has it."""
-        given = {
-            "backward": self.backward,
-            "forward": self.forward,
-            "both": self.backward and self.forward,
-            "either": self.backward or self.forward,
-            "undefined": self.undefined,
-            "batched": self.batched_backward,
-            "batched_forward": self.batched_forward,
-        }
+        modes = self.asked["backward"], self.asked["forward"]
+        given = {**self.asked, "both": all(modes), "either": any(modes)}
         checks = tuple([row.name for row in TABLE if given.get(row.option)])
         settings = RunSettings(
             checks=checks,
@@ -124,11 +113,11 @@ def passes_quickly(make: Callable[[], GradcheckQuestion], options: Options) -> b
     """Whether the fast path finds everything right in a question; it decides nothing else."""
     run = _asserts.current_run()
     chosen = run.options()
-    others = options.forward or options.batched_backward or options.batched_forward
+    others = any(options.asked.get(name) for name in ("forward", "batched", "batched_forward"))
     if others or options.eps != CHOOSE_EPS or run.needs_reports or chosen.keys() - {"seed"}:
         return False
     seed = chosen["seed"] if chosen else new_seed()
-    bound = decide_quickly(lambda: make()[:2], seed, undefined=options.undefined)
+    bound = decide_quickly(lambda: make()[:2], seed, undefined=options.asked["undefined"])
     if bound is not None:
         run.count_pass(bound)
     return bound is not None

@@ -24,6 +24,15 @@ from gradproof.torch._tensors import PLAIN
 # parts of a complex one.
 _PARTS = (torch.float16, torch.float32, torch.float64)
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+# Layouts of a cotangent that are tried together. A backward that resolves a bit copies, and is not
+# seen to misread what it lies on: so no bit is on stride 0, the usual mistake, nor on rows without
+# gaps.
+_STACKS = (
+    ("transposed", "gaps", "offset", "negative", "conjugate"),
+    ("channels_last",),
+    ("permuted", "sliced"),
+    ("expanded",),
+)
 
 
 def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
@@ -93,26 +102,25 @@ def _memory_plan(
 
 def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
     """Layouts in which cotangents of these outputs are tried, several on top of each other."""
-    kinds = [(output.shape, output.dtype) for output in outputs]
-    shapes = [tuple(shape) for shape, _ in kinds if math.prod(shape)]
+    dtypes = {output.dtype for output in outputs}
+    shapes = [tuple(output.shape) for output in outputs if math.prod(output.shape)]
     if not shapes:
         return ()
     many = any(math.prod(shape) > 1 for shape in shapes)
-    bits = ["negative"] * any(dtype in _PARTS for _, dtype in kinds)
-    bits = bits or ["conjugate"] * any(dtype.is_complex for _, dtype in kinds)
-    rows = ["permuted"] * any(len(s) > 2 and s[0] > 1 and s[1] > 1 for s in shapes)
-    rows += ["sliced"] * any(math.prod(shape[:-1]) > 1 for shape in shapes)
-    spread = ["transposed"] * any(map(_has_two_extents, shapes)) + ["gaps"] * many + ["offset"]
-    # A backward that resolves the bit copies, and is not seen to misread what it lies on: so it is
-    # not on stride 0, the usual mistake, nor on rows without gaps.
-    tried = [
-        spread + bits,
-        ["channels_last"]
-        * any(len(shape) in _FORMATS and _has_two_extents(shape) for shape in shapes),
-        rows,
-        ["expanded"] * many,
-    ]
-    return tuple("+".join(stack) for stack in tried if stack)
+    negative = not dtypes.isdisjoint(_PARTS)
+    fits = {
+        "transposed": any(map(_has_two_extents, shapes)),
+        "gaps": many,
+        "offset": True,
+        "negative": negative,
+        "conjugate": not negative and any(dtype.is_complex for dtype in dtypes),
+        "channels_last": any(len(s) in _FORMATS and _has_two_extents(s) for s in shapes),
+        "permuted": any(len(s) > 2 and s[0] > 1 and s[1] > 1 for s in shapes),
+        "sliced": any(math.prod(shape[:-1]) > 1 for shape in shapes),
+        "expanded": many,
+    }
+    stacks = [[layout for layout in stack if fits[layout]] for stack in _STACKS]
+    return tuple("+".join(stack) for stack in stacks if stack)
 
 
 def _has_two_extents(shape: tuple[int, ...]) -> bool:

@@ -30,8 +30,6 @@ def non_differentiable_outputs(call: Call, result: Any) -> frozenset[int]:
     function is run once more and listened to. What it returns of a declared tensor, itself or a
     view, is declared; what it computes from one is not.
     """
-    if isinstance(result, torch.Tensor):
-        return frozenset()
     needs = [tensor.requires_grad for tensor in floating_in(result)]
     if all(needs) or not any(needs):
         return frozenset()

@@ -27,7 +27,6 @@ from gradproof.torch._compat import (
     are_transforms_active,
     pytree,
 )
-from gradproof.torch._tensors import PLAIN
 
 if TYPE_CHECKING:
     from gradproof._survey import SurveyReport
@@ -112,7 +111,9 @@ class Seen:
     def _first_call(self, target: Any, name: str, leaves: list[Any], tree: Any) -> Met:
         code = (frame := users_frame("torch")[0]).f_code
         place = f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
-        if reason := self._refusal(leaves):
+        largest = max(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+        if largest > self._largest:
+            reason = f"an input has {largest:,} entries; record a smaller case, or raise largest="
             return Met(name, place, None, reason=reason)
         # Adjoints of solvers are handed a module and its parameters, which stay one with it: they
         # are found in the function, as what it captures.
@@ -137,15 +138,6 @@ class Seen:
         function.__name__ = function.__qualname__ = name
         function.__module__ = "torch"
         return Met(name, place, function, tuple(given.values()))
-
-    def _refusal(self, leaves: Sequence[Any]) -> str:
-        """Why a call can be named only; "" where its tensors can be recorded."""
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        if any(type(tensor) not in PLAIN for tensor in tensors):
-            return "its inputs are no plain tensors"
-        if (largest := max(tensor.numel() for tensor in tensors)) > self._largest:
-            return f"an input has {largest:,} entries; record a smaller case, or raise largest="
-        return ""
 
 
 @contextmanager
