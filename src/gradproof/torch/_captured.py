@@ -30,7 +30,6 @@ from gradproof.torch._tree import Tree, keystr
 # backwards, hold the user's.
 _WITHOUT_WEIGHTS = ("torch.", "gradproof.")
 
-
 Name = str | int  # of a captured tensor; of one that is an argument as well its place among those
 
 
@@ -102,15 +101,14 @@ class Captured:
         for prefix, module in layer.named_modules(prefix=name):
             prefix = prefix.replace("_orig_mod.", "").replace("_orig_mod", "")  # compiled
             stores: list[dict[str, Any]] = [module._parameters, module._buffers]
-            held = [(store, key, tensor) for store in stores for key, tensor in store.items()]
+            held = [(s, key, t) for s in stores for key, t in s.items() if t is not None]
             for store, key, tensor in held:
-                if tensor is not None:
-                    own = f"{prefix}.{key}" if prefix else key
-                    if is_lazy(tensor):
-                        raise UsageError(f"{own} is {unsupported_kind(tensor)}")
-                    write = functools.partial(store.__setitem__, key)
-                    names = {0: self._name_tensor(own, tensor)}
-                    self._spots.append(_Spot(Tree(tensor), names, tensor, write))
+                own = f"{prefix}.{key}" if prefix else key
+                if is_lazy(tensor):
+                    raise UsageError(f"{own} is {unsupported_kind(tensor)}")
+                write = functools.partial(store.__setitem__, key)
+                names = {0: self._name_tensor(own, tensor)}
+                self._spots.append(_Spot(Tree(tensor), names, tensor, write))
 
     def _search_partial(self, value: functools.partial[Any]) -> None:
         self._search(value.func, "")

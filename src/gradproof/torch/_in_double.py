@@ -47,19 +47,12 @@ class InDouble:
         pairs = torch.complex32 if dtype is torch.float16 else torch.complex64
         self._narrow = {} if dtype is None else {_REAL: dtype, _COMPLEX: pairs}
         self.needed = False
-        self.forward = FunctionMode(self._call_function)
-        self.backward = DispatchMode(self._call_operator)
+        self.forward = FunctionMode(self._run_in_double)
+        self.backward = DispatchMode(self._run_in_double)
 
-    def _call_function(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return self._run_in_double(func, getattr(func, "__name__", ""), args, kwargs)
-
-    def _call_operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return self._run_in_double(func, func._schema.name.rpartition("::")[2], args, kwargs)
-
-    def _run_in_double(
-        self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
+    def _run_in_double(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What a function or an operator of PyTorch returns."""
+        name = getattr(func, "__name__", "").partition(".")[0]  # an operator's: mul.Tensor
         if name in _DRAWS and self._narrow:
             self.needed = True
             return self._draw_result(func, name, args, kwargs)
