@@ -27,7 +27,7 @@ from gradproof._maps.contract import (
 from gradproof.errors import UsageError
 from gradproof.torch import _layouts as torch_layouts
 from gradproof.torch import _transforms as transforms
-from gradproof.torch._arguments import ARGUMENTS, Arguments, Choice
+from gradproof.torch._arguments import Arguments, Choice
 from gradproof.torch._call import Call, backward_gradients
 from gradproof.torch._compat import UndefinedGrad, preserved_version_counter
 from gradproof.torch._forward import Forward
@@ -53,18 +53,16 @@ def build(
     wrt: Any = None,
     names: Sequence[str] | None = None,
     masked: bool = False,
-    captured: bool = True,
 ) -> TorchMap:
     """The map of `fn` at `inputs`, differentiable in every tensor that requires grad.
 
-    Tensors that the function reads from elsewhere, as a module its parameters, are inputs too
-    where they are to be `captured`.
+    Tensors that the function reads from elsewhere, as a module its parameters, are inputs too,
+    unless `wrt` is ARGUMENTS.
 
     UsageError where no input requires grad, one has NaN, overlapping or invalid entries, fn reads
     one from a place where it cannot be exchanged, or returns no tensor or one that is not strided.
     """
-    chosen = ARGUMENTS if wrt is None and not captured else wrt
-    arguments = Arguments(fn, inputs, dict(kwargs or {}), Choice(names, chosen, masked))
+    arguments = Arguments(fn, inputs, dict(kwargs or {}), Choice(names, wrt, masked))
     built = TorchMap(Call(fn, arguments))
     leaves, are_all = leaves_near(built.graph.roots)
     leaf_ids = set(map(id, leaves))
@@ -117,7 +115,7 @@ class TorchMap(DifferentiableMap):
     idle: Sequence[str] = ()
     unsearched: Sequence[torch.Tensor] = ()
     _is_tangent = False  # of another map
-    _refused: Unsupported | None = None  # why its own backward cannot run, of a derivative
+    _raised = ""  # what its own backward raised, of a derivative
 
     def __init__(self, call: Call, *, without: frozenset[int] | None = None) -> None:
         self.name, self.counts = call.name, call.counts
@@ -213,8 +211,8 @@ class TorchMap(DifferentiableMap):
             return () if bool((value == next_value).all()) else arguments.written_names()
 
     def vjp(self, v: Array) -> Array:
-        if self._refused is not None:
-            raise type(self._refused)(self._refused.reason)
+        if self._raised:
+            raise Raised(self._raised)
         return self.graph.gradient(self.outputs.cotangents(v), v)
 
     def batchings(self) -> tuple[str, ...]:
@@ -394,18 +392,18 @@ class TorchMap(DifferentiableMap):
     def derivative(self, v: Array) -> TorchMap:
         made = self._derivative_map(*self.graph.derivative(v))
         refused = made.graph.refusal()
-        if not isinstance(refused, Raised | None):
+        if isinstance(refused, Raised):
+            made._raised = refused.reason  # forward mode over reverse mode may yet exist
+        elif refused is not None:
             raise refused
-        made._refused = refused  # forward mode over reverse mode may yet exist
         return made
 
     def forward_derivative(self, u: Array) -> TorchMap:
         # Every tangent is one of an output that has a derivative: none is left out here.
         made = self._derivative_map(*self._forward.derivative(u), without=frozenset())
         made._is_tangent = True
-        refused = made.graph.refusal()
-        # A pair of modes that PyTorch lacks; forward mode over forward mode may yet exist.
-        made._refused = refused and Unsupported(refused.reason)
+        if refused := made.graph.refusal():  # a pair of modes that PyTorch lacks
+            raise Unsupported(refused.reason)
         return made
 
     def _derivative_map(

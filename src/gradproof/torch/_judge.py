@@ -23,6 +23,7 @@ from gradproof._guard import guard_face
 from gradproof._maps.contract import Unsupported
 from gradproof.errors import DerivativeWarning, UsageError
 from gradproof.torch._adapter import TorchMap, build
+from gradproof.torch._arguments import ARGUMENTS
 from gradproof.torch._double_backward import draw_grad_outputs, given_grad_outputs, gradient_of
 from gradproof.torch._fast_path import decide_quickly
 from gradproof.torch._graph import OLDER_BATCHING
@@ -133,7 +134,7 @@ def judge(make: Callable[[], GradcheckQuestion], options: Options, raise_excepti
     warn_of_low_precision(checked)
     try:
         derivative = build(
-            func, arguments, names=question.names, masked=options.masked, captured=False
+            func, arguments, wrt=ARGUMENTS, names=question.names, masked=options.masked
         )
     except NothingReturnedError:
         said = f"{question.target} returned nothing, so that nothing was tested"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof.torch._tensors import PLAIN
+from gradproof.torch._tensors import PLAIN, is_differentiable, is_floating
 
 
 def values_of(given: Any) -> Any:
@@ -36,7 +36,7 @@ def array_from_numpy(
     """
     kind = getattr(torch, dtype)
     tensor = torch.from_numpy(values).to(device=device, dtype=kind, copy=True)
-    return tensor.requires_grad_(kind.is_floating_point or kind.is_complex)
+    return tensor.requires_grad_(is_floating(kind))
 
 
 def array_from_file(path: str, device: str | None = None) -> torch.Tensor:
@@ -48,8 +48,7 @@ def array_from_file(path: str, device: str | None = None) -> torch.Tensor:
     tensor = torch.load(path, map_location=device or "cpu", weights_only=True)
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"expected one tensor in it, got {type(tensor).__name__}")
-    differentiable = tensor.is_floating_point() or tensor.is_complex()
-    return tensor.detach().requires_grad_(differentiable)
+    return tensor.detach().requires_grad_(is_differentiable(tensor))
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
