@@ -26,7 +26,7 @@ from gradproof.torch._judge import (
     Options,
     judge,
     passes_quickly,
-    second_order,
+    second_order_question,
 )
 from gradproof.torch._messages import GradcheckError
 from gradproof.torch._record import Seen, record
@@ -191,7 +191,7 @@ def gradgradcheck(
     options = Options(eps, atol, rtol, nondet_tol, masked, way, asked)
 
     def make() -> GradcheckQuestion:
-        return second_order(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
+        return second_order_question(func, inputs, grad_outputs, gen_non_contig_grad_outputs)
 
     return passes_quickly(make, options) or judge(make, options, raise_exception)
 

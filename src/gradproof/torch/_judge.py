@@ -50,7 +50,7 @@ class GradcheckQuestion(NamedTuple):
     names: list[str] | None = None
 
 
-def second_order(
+def second_order_question(
     func: Callable[..., Any], inputs: Any, grad_outputs: Any, noncontiguous: bool
 ) -> GradcheckQuestion:
     """The first-order question about the backward of `func`."""

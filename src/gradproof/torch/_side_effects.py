@@ -15,18 +15,17 @@ from gradproof.torch._memory import share_memory
 from gradproof.torch._sparse import values_of
 from gradproof.torch._tensors import SPARSE
 
+Watched = Sequence[tuple[torch.Tensor, torch.Tensor]]  # tensors, each with a copy of its values
 
-class Watched:
-    """Tensors and the values they should keep."""
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self.tensors = [tensor.detach() for tensor in tensors]
-        self._values = [tensor.clone() for tensor in self.tensors]
+def _watch(tensors: Sequence[torch.Tensor]) -> Watched:
+    """Copies of what tensors hold, beside the tensors."""
+    return [(tensor.detach(), tensor.detach().clone()) for tensor in tensors]
 
-    def changed_positions(self) -> list[int]:
-        """Positions of the tensors that no longer have their value."""
-        pairs = enumerate(zip(self.tensors, self._values, strict=True))
-        return [position for position, pair in pairs if not _has_same_values(*pair)]
+
+def _changed_positions(watched: Watched) -> list[int]:
+    """Positions of the tensors that no longer have their value."""
+    return [place for place, pair in enumerate(watched) if not _has_same_values(*pair)]
 
 
 def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -47,15 +46,15 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     leaves = graph.inputs.leaves
     gradients = [_grad_mark(leaf.original) for leaf in leaves]
     tensors = graph.call.inputs.copy_inputs()
-    inputs = Watched(tensors)
+    inputs = _watch(tensors)
     saved: list[torch.Tensor] = []
     with restored(graph.call.random.restore):
         run = _watched_run(graph, tensors, saved)
-        after_forward = inputs.changed_positions()
+        after_forward = _changed_positions(inputs)
         for i in after_forward:
             found.append(("input", f"the function changed its input {leaves[i].slot.name}"))
         found += _backward_effects(run, v, saved)
-        for i in inputs.changed_positions():
+        for i in _changed_positions(inputs):
             if i not in after_forward:
                 found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
     for leaf, before in zip(leaves, gradients, strict=True):
@@ -96,18 +95,18 @@ def _watched_run(graph: Graph, tensors: Sequence[torch.Tensor], saved: list[torc
 def _backward_effects(run: Graph, v: Array, saved: Sequence[torch.Tensor]) -> list[tuple[str, str]]:
     """What the backward of a run changes."""
     cotangents = run.outputs.cotangents(v)
-    watched, count = Watched([*cotangents, *saved]), len(cotangents)
+    watched, count = _watch([*cotangents, *saved]), len(cotangents)
     draw_numbers()  # earlier runs may have set a state
     random = RandomState()
     run.grad(cotangents)
     found = []
-    for position in watched.changed_positions():
+    for position in _changed_positions(watched):
         if position < count:
             name = run.outputs.attached[position].slot.name
             told = f"the backward changed the cotangent of {name}, which others may use"
             found.append(("cotangent", told))
         else:
-            kept = watched.tensors[position]
+            kept, _ = watched[position]
             told = f"the backward changed a tensor saved for it (shape {tuple(kept.shape)})"
             pairs = zip(run.outputs.attached, run.roots, strict=True)
             told += "".join(

@@ -47,16 +47,6 @@ class Part:
 
 
 STOP = "stop"
-# Member of the contract -> the runs that it makes on every rank.
-_RUNS = {
-    "value": ("function",),
-    "map_at": ("function",),
-    "map_in_double": ("function",),
-    "vjp": ("vjp",),
-    "vjp_layout": ("vjp",),
-    "gradient_traits": ("vjp",),
-    "side_effects": ("function", "vjp"),
-}
 
 
 class RankMaps:
@@ -179,33 +169,33 @@ class RanksMap(DifferentiableMap):
         """The whole value, of that of each rank: of copies the first, of terms the sum."""
         return self._outputs.sum_parts(values)[self._outputs.first]
 
-    def _ask(self, what: str, *arguments: Sequence[Any]) -> list[Any]:
+    def _ask(self, what: str, run: str, *arguments: Sequence[Any]) -> list[Any]:
+        """What a member of each rank's map returns, which makes one run of that kind."""
         # Counted here, and not where the ranks run: a budget that one rank alone keeps to would
         # leave the others waiting.
-        for kind in _RUNS[what]:
-            self.counts.add(kind)
+        self.counts.add(run)
         return self._rank_maps.ask(what, self._parts[0].place, *arguments)
 
     # The contract.
 
     def value(self, x: Array) -> Array:
-        return self._value(self._ask("value", self._points(x)))
+        return self._value(self._ask("value", "function", self._points(x)))
 
     def kept_value(self) -> Array:
         return self._value([part.value for part in self._parts])
 
     def vjp(self, v: Array) -> Array:
-        return np.concatenate(self._ask("vjp", self._cotangents(v)))
+        return np.concatenate(self._ask("vjp", "vjp", self._cotangents(v)))
 
     def layouts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(layout for part in self._parts for layout in part.layouts))
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         layouts = [layout] * len(self._parts)
-        return np.concatenate(self._ask("vjp_layout", self._cotangents(v), layouts))
+        return np.concatenate(self._ask("vjp_layout", "vjp", self._cotangents(v), layouts))
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        found: list[Sequence[Trait]] = self._ask("gradient_traits", self._cotangents(v))
+        found: list[Sequence[Trait]] = self._ask("gradient_traits", "vjp", self._cotangents(v))
         return [
             replace(trait, slot=start + trait.slot)
             for start, traits in zip(self._starts, found, strict=False)
@@ -213,7 +203,8 @@ class RanksMap(DifferentiableMap):
         ]
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
-        found: list[Sequence[tuple[str, str]]] = self._ask("side_effects", self._cotangents(v))
+        self.counts.add("function")  # beside the backward
+        found = self._ask("side_effects", "vjp", self._cotangents(v))
         return [
             (kind, f"on rank {rank} {said}")
             for rank, effects in zip(self._rank_maps.ranks.names, found, strict=True)
@@ -226,11 +217,11 @@ class RanksMap(DifferentiableMap):
         return [f"rank {rank}: {note}" for rank, part in pairs for note in part.notes]
 
     def map_at(self, x: Array) -> RanksMap:
-        return RanksMap(self._rank_maps, self._ask("map_at", self._points(x)), self, x)
+        return RanksMap(self._rank_maps, self._ask("map_at", "function", self._points(x)), self, x)
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> RanksMap:
         del fn  # there is no other function
-        return RanksMap(self._rank_maps, self._ask("map_in_double"), self, self.point)
+        return RanksMap(self._rank_maps, self._ask("map_in_double", "function"), self, self.point)
 
 
 class _JointArrays:
