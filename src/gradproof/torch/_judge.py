@@ -137,16 +137,16 @@ def judge(make: Callable[[], GradcheckQuestion], options: Options, raise_excepti
             func, arguments, wrt=ARGUMENTS, names=question.names, masked=options.masked
         )
     except NothingReturnedError:
-        said = f"{question.target} returned nothing, so that nothing was tested"
-        return _answer_if_not_refuted(said, options.inconclusive, raise_exception)
+        doubts = f"{question.target} returned nothing, so that nothing was tested"
+        return _answer_if_not_refuted(doubts, options.inconclusive, raise_exception)
     derivative.call.raised = []
     report = run_checks(derivative, options.settings(), target=question.target)
     report = _asserts.current_run().count_report(report, options.inconclusive)
     if any(ALONE in each.notes for each in report.checks):
         _warn(f"{question.target}: {ALONE}")
     if report:
-        said = _all_open_questions(report, derivative)
-        return _answer_if_not_refuted(said, options.inconclusive, raise_exception, report)
+        doubts = _all_open_questions(report, derivative)
+        return _answer_if_not_refuted(doubts, options.inconclusive, raise_exception, report)
     findings = findings_in_order(report.findings)
     _raise_what_the_user_raised(derivative, findings[0])
     _warn_of_undefined(findings[0])
@@ -206,8 +206,8 @@ def _all_open_questions(report: Report, derivative: TorchMap) -> str:
     remarks, doubts = {*derivative.notes, WITHOUT_ENTRIES}, list[str]()
     for each in report.checks:
         notes = each.notes if each.name in ("backward", "forward") else ()
-        said = (each.summary,) if each.verdict is Verdict.INCONCLUSIVE else notes
-        doubts += [f"{each.name}: {doubt}" for doubt in said if doubt not in remarks]
+        open_questions = (each.summary,) if each.verdict is Verdict.INCONCLUSIVE else notes
+        doubts += [f"{each.name}: {doubt}" for doubt in open_questions if doubt not in remarks]
     if not doubts:
         return ""
     return f"{report.target}: no wrong derivative was found, but: {'; '.join(doubts)}"

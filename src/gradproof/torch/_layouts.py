@@ -1,7 +1,7 @@
 """How the entries of a tensor lie in memory, and the same entries lying otherwise.
 
 A layout is one of those that `in_layout` lists, or several joined by "+" that hold at once where
-they can. What a backward meets them for is said in docs/checks.md.
+they can. docs/checks.md says where a backward meets them.
 """
 
 from __future__ import annotations

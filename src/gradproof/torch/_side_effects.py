@@ -64,8 +64,8 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     for leaf, one, other in zip(leaves, tensors, graph.tensors, strict=True):
         if _grad_mark(one) or _grad_mark(other):
             name = leaf.slot.name
-            told = f"a run wrote to the .grad of its argument {name}, where autograd adds up"
-            found.append(("grad", told))
+            sentence = f"a run wrote to the .grad of its argument {name}, where autograd adds up"
+            found.append(("grad", sentence))
     return [*found, *graph.overwritten_gradients()]
 
 
@@ -103,16 +103,16 @@ def _backward_effects(run: Graph, v: Array, saved: Sequence[torch.Tensor]) -> li
     for position in _changed_positions(watched):
         if position < count:
             name = run.outputs.attached[position].slot.name
-            told = f"the backward changed the cotangent of {name}, which others may use"
-            found.append(("cotangent", told))
+            sentence = f"the backward changed the cotangent of {name}, which others may use"
+            found.append(("cotangent", sentence))
         else:
             kept, _ = watched[position]
-            told = f"the backward changed a tensor saved for it (shape {tuple(kept.shape)})"
+            sentence = f"the backward changed a tensor saved for it (shape {tuple(kept.shape)})"
             pairs = zip(run.outputs.attached, run.roots, strict=True)
-            told += "".join(
+            sentence += "".join(
                 [f", which is {o.slot.name}" for o, y in pairs if share_memory(y, kept)]
             )
-            found.append(("saved", told))
+            found.append(("saved", sentence))
     found += effect_on("the backward", random, lambda: run.grad(cotangents))
     return found
 

@@ -107,8 +107,7 @@ def check(
     try:
         with closing(ranks):
             local, settings = ranks.run_together(parsed)
-            said = {"placements": placements, "wrt": wrt, **given}
-            require_agreement(ranks, local, {name: repr(value) for name, value in said.items()})
+            require_agreement(ranks, local, {"placements": placements, "wrt": wrt, **given})
             return _report_of_ranks(ranks, local, settings, name_of(fn))
     except LostRankError as lost:
         raise TimeoutError(str(lost)) from None
@@ -131,17 +130,17 @@ def _report_of_ranks(ranks: Ranks, local: Local, settings: RunSettings, target: 
 def _report_of_first(
     rank_maps: RankMaps, parts: Sequence[Part], settings: RunSettings, target: str
 ) -> Report | UsageError:
-    """What the first rank says, told to the others, who wait for it."""
+    """The report of the first rank, or its UsageError, sent to the others, who wait for it."""
     try:
         map_ = RanksMap(rank_maps, parts)
         settings = settings.with_precision(map_.resolution)
-        said: Report | UsageError = run_checks(map_, settings, target=target)
+        report: Report | UsageError = run_checks(map_, settings, target=target)
     except UsageError as error:
-        said = error
+        report = error
     except LostRankError:
         raise
     except BaseException as error:
         rank_maps.stop(RuntimeError(f"the first rank ended with {exception_line(error)}"))
         raise
-    rank_maps.stop(said)
-    return said
+    rank_maps.stop(report)
+    return report

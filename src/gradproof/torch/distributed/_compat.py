@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 # What a functional collective returns, to wait for it where ranks meet: `DTensor` hands it out, and
-# no public name lets it be told from another subclass of tensors.
+# no public name tells it from another subclass of tensors.
 from torch.distributed._functional_collectives import AsyncCollectiveTensor as AsyncCollectiveTensor
 
 

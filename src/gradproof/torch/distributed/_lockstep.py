@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 _PATIENCE = 60.0  # seconds that a rank waits for another, where the user says none
 # One rank may give up a collective just before another begins the next one, which it then gives up
-# in turn; what is told afterwards waits for both.
+# in turn; a message sent afterwards waits for both.
 _LONGER = 3.0
 _NAMESPACES = ("c10d", "_c10d_functional")  # namespaces of collectives
 _WRAPPERS = (DTensor, AsyncCollectiveTensor)  # tensors that other tensors are behind
@@ -94,17 +94,17 @@ class Ranks:
         return len(self.names)
 
     def close(self) -> None:
-        """End the group of their own: who still waits for this rank is told so."""
+        """End the group of their own: a rank that still waits for this one learns it."""
         del self._group
 
     # What the ranks tell each other.
 
     def _arrive(self) -> int:
         """Wait until every rank has come, and count such meetings; UsageError if one has not."""
-        mine = f"count {self.rank}"
-        turn = self._store.add(mine, 1)
+        counter = f"count {self.rank}"
+        turn = self._store.add(counter, 1)
         if missing := self._absent_ranks(str(turn), self.patience):
-            self._store.add(mine, -1)
+            self._store.add(counter, -1)
             self._store.delete_key(f"{turn}/{self.rank}")
             raise UsageError(
                 f"group: {self.rank_names(missing)} did not call check within {self.patience:g} "
@@ -125,13 +125,13 @@ class Ranks:
         noun = "rank" if len(places) == 1 else "ranks"
         return f"{noun} {join_words([str(self.names[place]) for place in places])}"
 
-    def gather_objects(self, said: Any) -> list[Any]:
+    def gather_objects(self, value: Any) -> list[Any]:
         """One object of every rank, by rank."""
-        return [self.broadcast_object(said, sender) for sender in range(len(self))]
+        return [self.broadcast_object(value, sender) for sender in range(len(self))]
 
-    def broadcast_object(self, said: Any = None, sender: int = 0, forever: bool = False) -> Any:
+    def broadcast_object(self, value: Any = None, sender: int = 0, forever: bool = False) -> Any:
         """The object of one rank; the others may wait `forever` while it computes."""
-        sent = torch.frombuffer(bytearray(pickle.dumps(said)), dtype=torch.uint8)
+        sent = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
         size = torch.tensor([len(sent)])
         self._broadcast(size, sender, forever)
         if self.rank != sender:
@@ -158,15 +158,15 @@ class Ranks:
         if self._store.check(["lost"]):
             return str(self._store.get("lost").decode())
         missing = self._absent_ranks("here", min(1.0, self.patience))
-        said = f"the ranks lost each other: {reason}"
+        message = f"the ranks lost each other: {reason}"
         if missing:
-            said = (
+            message = (
                 f"{self.rank_names(missing)} did not come back from a call of the function within "
                 f"{_LONGER * self.patience:g} seconds, or ended; the process group cannot be used "
                 "again"
             )
-        self._store.set("lost", said)
-        return said
+        self._store.set("lost", message)
+        return message
 
     # A call of the user's code on all ranks at once.
 
@@ -189,11 +189,11 @@ class Ranks:
                 raise event.raised
         does = [f"calls {event.calls}" if event.calls else "returned" for event in events]
         if any(event.calls for event in events):
-            said = [
+            groups = [
                 f"{self.rank_names([p for p, each in enumerate(does) if each == one])} {one}"
                 for one in dict.fromkeys(does)
             ]
-            raise DivergedError(f"the ranks call different collectives: {', '.join(said)}")
+            raise DivergedError(f"the ranks call different collectives: {', '.join(groups)}")
         return cast("Result", found)  # nothing was raised
 
 

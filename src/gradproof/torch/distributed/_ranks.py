@@ -93,15 +93,15 @@ class RankMaps:
             with suppress(Exception):  # the same as on the first rank, which judges it
                 self._answer(what, place, arguments)
 
-    def stop(self, said: Any) -> None:
+    def stop(self, report: Any) -> None:
         """On the first rank: end the others' service, and send them the report."""
-        self.ranks.broadcast_object((STOP, 0, said))
+        self.ranks.broadcast_object((STOP, 0, report))
 
     def _answer(self, what: str, place: int, arguments: Sequence[Sequence[Any]]) -> list[Any]:
         """Call a member of this rank's map; a map that it makes stays on this rank."""
         ask: Callable[..., Any] = getattr(self._maps[place], what)
-        mine = [each[self.ranks.rank] for each in arguments]
-        found = self.ranks.run_together(lambda: ask(*mine))
+        own = [each[self.ranks.rank] for each in arguments]
+        found = self.ranks.run_together(lambda: ask(*own))
         if isinstance(found, TorchMap):
             self._maps.append(found)
             found = self.part(len(self._maps) - 1)
@@ -206,9 +206,9 @@ class RanksMap(DifferentiableMap):
         self.counts.add("function")  # beside the backward
         found = self._ask("side_effects", "vjp", self._cotangents(v))
         return [
-            (kind, f"on rank {rank} {said}")
+            (kind, f"on rank {rank} {sentence}")
             for rank, effects in zip(self._rank_maps.ranks.names, found, strict=True)
-            for kind, said in effects
+            for kind, sentence in effects
         ]
 
     @property
@@ -301,9 +301,9 @@ class _JointArrays:
                 )
 
 
-def require_agreement(ranks: Ranks, local: Local, said: Mapping[str, Any]) -> None:
+def require_agreement(ranks: Ranks, local: Local, options: Mapping[str, Any]) -> None:
     """UsageError, the same one on every rank, where the ranks were not given the same."""
-    facts: dict[str, Any] = {f"{name}:": value for name, value in said.items()}
+    facts: dict[str, Any] = {f"{name}:": repr(value) for name, value in options.items()}
     for share, tensor in zip(local.inputs, local.tensors, strict=True):
         if share.argument:
             who = f"inputs: {share.name}"
