@@ -12,8 +12,6 @@ from gradproof._data.space import Array, Indices
 from gradproof.torch._leaves import Leaf
 from gradproof.torch._tensors import slot_like, to_tensor, to_vector
 
-_BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
-
 
 def values_of(tensor: torch.Tensor) -> torch.Tensor:
     """The stored values, also of a COO tensor that is not coalesced."""
@@ -121,7 +119,7 @@ def _full_structure(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     numbers = torch.arange(1, tensor.numel() + 1, dtype=torch.float64, device=tensor.device)
     numbers = numbers.view(tensor.shape)  # from 1: the conversion leaves out zeros
     dense, blocks = tensor.dense_dim(), None
-    if tensor.layout in _BLOCKED:
+    if tensor.layout in (torch.sparse_bsr, torch.sparse_bsc):
         extents = tensor.values().shape
         blocks = extents[len(extents) - dense - 2 : len(extents) - dense]
     full = numbers.to_sparse(layout=tensor.layout, blocksize=blocks, dense_dim=dense)

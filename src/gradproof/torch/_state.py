@@ -130,7 +130,7 @@ class ThreadState(NamedTuple):
 
     def _restore_hooks(self) -> None:
         why, there = self.hooks
-        _allow_hooks()
+        saved_tensor_hooks._saved_tensors_hooks_enable()
         while (top := saved_tensor_hooks._top_saved_tensors_default_hooks(True)) and top != there:
             saved_tensor_hooks._pop_saved_tensors_default_hooks()
         if why is not None:
@@ -153,7 +153,6 @@ _USUAL = ThreadState(
     transforms=0,
     level=-1,
 )[1:]
-_allow_hooks = saved_tensor_hooks._saved_tensors_hooks_enable
 
 
 @contextmanager
@@ -171,7 +170,7 @@ def _usual_state() -> Iterator[None]:
     kept = ThreadState.now()
     try:
         torch.set_anomaly_enabled(False)
-        _allow_hooks()
+        saved_tensor_hooks._saved_tensors_hooks_enable()
         set_grad_enabled(True)
         set_forward_grad_enabled(True)
         yield
