@@ -1,4 +1,4 @@
-"""PyTorch functions as differentiable maps: values, and the backward that autograd claims."""
+"""A PyTorch function at a point as a map: its values, what autograd claims, and maps made of it."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ class TorchMap(DifferentiableMap):
     """A PyTorch function at a point. The claimed derivative belongs to one kept run of it.
 
     Args:
+        call: the function with its arguments; its first run is kept.
         without: positions of the floating outputs that are left out; where None, those that are
             declared to have no derivative.
 

@@ -1,4 +1,4 @@
-"""What PyTorch's gradcheck refuses, refused here with the same kinds of exceptions.
+"""What PyTorch's gradcheck refuses or warns of, with the same kinds of exceptions.
 
 Every refusal is one sentence that names the argument. The exceptions are UsageErrors that are also
 what PyTorch raises in the same place, so that existing handlers keep working.

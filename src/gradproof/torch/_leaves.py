@@ -1,4 +1,4 @@
-"""Differentiable inputs of PyTorch as pieces of a flat real vector; sparse ones: `_sparse`."""
+"""Differentiable inputs of PyTorch as pieces of a flat real vector; sparse ones in `_sparse`."""
 
 from __future__ import annotations
 

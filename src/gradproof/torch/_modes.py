@@ -1,4 +1,4 @@
-"""Modes of PyTorch in which operators, or functions, return what a function of ours says."""
+"""Modes in which PyTorch's operators, or functions, return what a function of ours says."""
 
 from __future__ import annotations
 
@@ -79,6 +79,7 @@ def _honour_conjugate_bits() -> Iterator[None]:
 
 
 def tensors_among(values: Sequence[Any]) -> Iterator[torch.Tensor]:
+    """Tensors among the arguments of an operator, which holds them in lists at most."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value

@@ -1,4 +1,4 @@
-"""Tensors made of numbers: for a sweep over values and shapes, and for the command line."""
+"""Tensors made of arrays of NumPy and back: for sweeps, the command line and other adapters."""
 
 from __future__ import annotations
 
