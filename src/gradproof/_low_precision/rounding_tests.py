@@ -196,7 +196,7 @@ class _Sums:
         """The entry at the upper quartile of all, each beside its own rounding.
 
         The other statistics see large entries, whose rounding hides many small ones. In float32
-        sums inside an operation are rounded as the results are, and small entries err as large ones.
+        sums inside an operation are rounded as results are, and small entries err as large ones.
         """
         size = np.abs(self.exact)
         room = _ENTRIES * np.maximum(self.entry_errors, self.eps * size) + 4 * self.tiny
