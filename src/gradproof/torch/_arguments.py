@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,9 +137,9 @@ class Arguments:
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
         args, kwargs, held = self._tree.rebuilt(flat)
-        given = [] if self.captured.is_empty else tensors_in((args, kwargs))
+        captured, given = self.captured, [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
         try:
-            with self.captured.exchange_tensors(held, given):
+            with nullcontext() if captured.is_empty else captured.exchange_tensors(held, given):
                 yield args, kwargs
         finally:
             self._renew_written_copies()

@@ -26,25 +26,32 @@ class Tree:
     """
 
     def __init__(self, container: Any) -> None:
-        self.leaves, self._structure = pytree.tree_flatten(container)
-        self.paths = list(_paths_of_leaves(container, ()))
+        self.leaves: list[Any] = []
+        self.paths: list[Path] = []
+        self._build = self._take_apart(container, ())
 
     def rebuilt(self, leaves: Sequence[Any]) -> Any:
         """The container with other leaves; the given one stays as it is."""
-        return pytree.tree_unflatten(leaves, self._structure)
+        return self._build(iter(leaves))
 
+    def _take_apart(self, container: Any, path: Path) -> Callable[[Iterator[Any]], Any]:
+        """Note the leaves of a container, and return what makes one like it of others.
 
-def _paths_of_leaves(container: Any, path: Path) -> Iterator[Path]:
-    # As pytree.tree_flatten_with_path, also where a class is registered without keys.
-    node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(container))
-    if node is None:
-        yield path
-    elif node.flatten_with_keys_fn is not None:
-        for key, content in node.flatten_with_keys_fn(container)[0]:
-            yield from _paths_of_leaves(content, (*path, key))
-    else:
-        for place, content in enumerate(node.flatten_fn(container)[0]):
-            yield from _paths_of_leaves(content, (*path, pytree.SequenceKey(place)))
+        As pytree.tree_flatten_with_path, also where a class is registered without keys. To rebuild
+        it from PyTorch's own record takes longer than an operation on a few numbers.
+        """
+        node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(container))
+        if node is None:
+            self.leaves.append(container)
+            self.paths.append(path)
+            return next
+        contents, context = node.flatten_fn(container)
+        pairs: Any = ((pytree.SequenceKey(k), content) for k, content in enumerate(contents))
+        if node.flatten_with_keys_fn is not None:
+            pairs = node.flatten_with_keys_fn(container)[0]
+        inner = [self._take_apart(content, (*path, key)) for key, content in pairs]
+        unflatten = node.unflatten_fn
+        return lambda leaves: unflatten([build(leaves) for build in inner], context)
 
 
 def tensors_in(container: Any) -> list[torch.Tensor]:
