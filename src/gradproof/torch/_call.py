@@ -26,13 +26,13 @@ class Call:
     Args:
         mode: active whenever the user's function or backward runs, if any.
         in_double: how a function of few bits runs in double precision, if this one does.
-        like: another call of the same function, whose runs are counted with these, and which
-            begins from the same random state.
+        like: another call of the same function, whose runs are counted with these. Both draw random
+            numbers from the same state, or both draw none.
 
     Attributes:
         counts: runs of the user's function and of its backward so far.
         random: the state of random numbers that the first run started from.
-        fixed_random: each run starts from that state, as the first drew.
+        fixed_random: each run starts from that state, as the first drew; None before it.
         raised: a list that keeps the exception of the last run that raised; None keeps none.
     """
 
@@ -51,7 +51,7 @@ class Call:
         self.counts: CallCounter = like.counts if like else CallCounter()
         self.random: RandomState = like.random if like else RandomState(arguments.generators)
         self.raised: list[Exception] | None = like.raised if like else None
-        self.fixed_random = False
+        self.fixed_random: bool | None = like.fixed_random if like else None
 
     def first_run(self) -> tuple[list[torch.Tensor], Any]:
         """The run to keep: its differentiable tensors, and what it returned."""
@@ -59,7 +59,8 @@ class Call:
         result = self(tensors)
         if type(result) is not torch.Tensor:
             container(f"the result of {self.name}", result)
-        self.fixed_random = self.random.has_changed()
+        if self.fixed_random is None:
+            self.fixed_random = self.random.has_changed()
         if self.in_double is not None and not self.in_double.needed:
             self.in_double = None
         return tensors, result
