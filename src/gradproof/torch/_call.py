@@ -14,7 +14,7 @@ from gradproof._data.options import container
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
-from gradproof.torch._compat import legacy_vmap, run_engine_with_devices
+from gradproof.torch._compat import run_engine_with_devices
 from gradproof.torch._in_double import InDouble
 from gradproof.torch._leaves import Inputs
 from gradproof.torch._rounding import Rounding
@@ -91,7 +91,7 @@ class Call:
         cotangents: Sequence[torch.Tensor],
         *,
         at: Sequence[torch.Tensor] | None = None,
-        **options: Any,
+        create_graph: bool = False,
     ) -> tuple[torch.Tensor | None, ...]:
         """Run the user's backward; the graph stays, and what is unused gets None.
 
@@ -100,12 +100,12 @@ class Call:
         if outputs:
             self.counts.add("vjp")
         if self.mode is None and self.in_double is None and self.arguments.captured.is_empty:
-            return backward_gradients(outputs, tensors, cotangents, **options)
+            return backward_gradients(outputs, tensors, cotangents, create_graph=create_graph)
         with (
             self.arguments.exchange(at or tensors),
             self._active_modes(cotangents, backward=True),
         ):
-            return backward_gradients(outputs, tensors, cotangents, **options)
+            return backward_gradients(outputs, tensors, cotangents, create_graph=create_graph)
 
     @contextmanager
     def _active_modes(
@@ -132,20 +132,14 @@ def backward_gradients(
     *,
     create_graph: bool = False,
     retain_graph: bool = True,
-    is_grads_batched: bool = False,
 ) -> tuple[torch.Tensor | None, ...]:
     """One gradient for each tensor, None where it is not used; the graph stays if it is retained.
 
-    The cotangents are of the shapes of their outputs, or stacks of such. `torch.autograd.grad`
-    would look at that first, which takes longer than the backward of an operation on a few
-    numbers, and in a process for the first time imports SymPy.
+    The cotangents are of the shapes of their outputs. `torch.autograd.grad` would look at that
+    first, which takes longer than the backward of an operation on a few numbers, and in a process
+    for the first time imports SymPy.
     """
     if not outputs:
         return (None,) * len(tensors)
-    outputs, rest = tuple(outputs), (retain_graph, create_graph, tuple(tensors), True)
-
-    def pull(*given: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return run_engine_with_devices(outputs, given, *rest, accumulate_grad=False)
-
-    run = legacy_vmap(pull, 0, 0, True) if is_grads_batched else pull
-    return tuple(run(*cotangents))
+    given = tuple(outputs), tuple(cotangents), retain_graph, create_graph, tuple(tensors), True
+    return run_engine_with_devices(*given, accumulate_grad=False)

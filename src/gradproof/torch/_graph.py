@@ -16,6 +16,7 @@ from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.space import Array
 from gradproof._maps.contract import Raised, Unsupported
 from gradproof.torch._call import Call
+from gradproof.torch._compat import legacy_vmap
 from gradproof.torch._graph_contents import may_have_raising_node
 from gradproof.torch._outputs import Outputs, floating_in
 
@@ -75,10 +76,10 @@ class Graph:
         return found
 
     def grad(
-        self, cotangents: Sequence[torch.Tensor], **options: Any
+        self, cotangents: Sequence[torch.Tensor], *, create_graph: bool = False
     ) -> tuple[torch.Tensor | None, ...]:
         """One gradient per input, by one backward; None for an input that is not used."""
-        return self.call.grad(self.roots, self.tensors, cotangents, **options)
+        return self.call.grad(self.roots, self.tensors, cotangents, create_graph=create_graph)
 
     def gradient(self, cotangents: Sequence[torch.Tensor], v: Array) -> Array:
         """J^T v as a vector; the cotangents are the tensors of v. Zero where there are none."""
@@ -96,8 +97,7 @@ class Graph:
         """
 
         def pull(*cotangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            gradients = self.call.grad(self.roots, self.tensors, cotangents)
-            pairs = zip(gradients, self.tensors, strict=True)
+            pairs = zip(self.grad(cotangents), self.tensors, strict=True)
             return tuple(torch.zeros_like(x) if found is None else found for found, x in pairs)
 
         found = batched_result(lambda: torch.vmap(pull)(*stacked))
@@ -116,7 +116,8 @@ class Graph:
         except Unsupported as refused:
             if "data" in refused.reason:
                 raise
-        return batched_result(lambda: self.grad(stacked, is_grads_batched=True))
+        pull = legacy_vmap(lambda *cotangents: self.grad(cotangents), 0, 0, True)  # None may pass
+        return batched_result(lambda: pull(*stacked))
 
     # The derivative as a function of its own.
 

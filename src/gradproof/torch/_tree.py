@@ -50,8 +50,7 @@ class Tree:
         if node.flatten_with_keys_fn is not None:
             pairs = node.flatten_with_keys_fn(container)[0]
         inner = [self._take_apart(content, (*path, key)) for key, content in pairs]
-        unflatten = node.unflatten_fn
-        return lambda leaves: unflatten([build(leaves) for build in inner], context)
+        return lambda leaves: node.unflatten_fn([build(leaves) for build in inner], context)
 
 
 def tensors_in(container: Any) -> list[torch.Tensor]:
