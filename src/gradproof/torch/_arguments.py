@@ -137,7 +137,8 @@ class Arguments:
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
         args, kwargs, held = self._tree.rebuilt(flat)
-        captured, given = self.captured, [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]
+        captured = self.captured
+        given = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]  # the captured ones last
         try:
             with nullcontext() if captured.is_empty else captured.exchange_tensors(held, given):
                 yield args, kwargs

@@ -14,7 +14,7 @@ from gradproof._data.options import container
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
-from gradproof.torch._compat import run_engine_with_devices
+from gradproof.torch._compat import run_engine, run_engine_with_devices
 from gradproof.torch._in_double import InDouble
 from gradproof.torch._leaves import Inputs
 from gradproof.torch._rounding import Rounding
@@ -137,9 +137,10 @@ def backward_gradients(
 
     The cotangents are of the shapes of their outputs. `torch.autograd.grad` would look at that
     first, which takes longer than the backward of an operation on a few numbers, and in a process
-    for the first time imports SymPy.
+    for the first time imports SymPy. Threads of devices, of which the CPU has none, want a context.
     """
     if not outputs:
         return (None,) * len(tensors)
     given = tuple(outputs), tuple(cotangents), retain_graph, create_graph, tuple(tensors), True
-    return run_engine_with_devices(*given, accumulate_grad=False)
+    run = run_engine if outputs[0].is_cpu else run_engine_with_devices
+    return tuple(run(*given, accumulate_grad=False))
