@@ -78,7 +78,7 @@ def build(
     # A tensor that the function holds, and cuts off, was not asked about: a code book, a target.
     idle = set(unread).intersection(arguments.optional) if wrt is None and are_all else set()
     if not idle or len(idle) == len(built.inputs.leaves):
-        if chosen is None:
+        if wrt is None:
             built.unsearched = _tensors_from_elsewhere(built, leaves)
         return built
     built.close()
