@@ -82,7 +82,7 @@ class DenseLeaf(Leaf):
         return values if self._is_usual else placed_like(values, self._like)
 
     def copy(self) -> torch.Tensor:
-        return private_copy(self._like)
+        return self._like.clone() if self._is_usual else private_copy(self._like)
 
 
 class Inputs:
