@@ -14,7 +14,6 @@ from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import exception_line
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.space import Array, Space
-from gradproof._guard import restored
 from gradproof._maps.contract import (
     WHOLE,
     DifferentiableMap,
@@ -381,11 +380,9 @@ class TorchMap(DifferentiableMap):
         in_double: InDouble | None = None,
     ) -> TorchMap:
         """A map that leaves out the same outputs, and begins from the same random state."""
-        with restored(self.call.random.restore):
-            self.call.random.restore()
-            in_double = in_double or self.call.in_double
-            call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
-            made = TorchMap(call, without=self._without)
+        in_double = in_double or self.call.in_double
+        call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
+        made = TorchMap(call, without=self._without)
         made._is_tangent = self._is_tangent
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
