@@ -69,6 +69,11 @@ def forward_level() -> int:
     return forward_ad._current_level
 
 
+# Those of `forward_ad`, which looks up the environment and a mode of torch.export in every call:
+# that takes three times as long as they do.
+make_dual: Callable[..., torch.Tensor] = torch._make_dual
+unpack_dual: Callable[..., tuple[torch.Tensor, torch.Tensor | None]] = torch._unpack_dual
+
 # The two kinds of what is under `torch.ops`; they have no other name.
 OpOverload: Any = torch._ops.OpOverload
 OpOverloadPacket: Any = torch._ops.OpOverloadPacket

@@ -19,7 +19,7 @@ from gradproof._adapters.raised import is_raised_by_user, unsupported
 from gradproof._data.exceptions import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
-from gradproof.torch._compat import forward_level, legacy_vmap
+from gradproof.torch._compat import forward_level, legacy_vmap, make_dual, unpack_dual
 from gradproof.torch._graph import Graph, batched_result
 from gradproof.torch._graph_contents import has_library_operator
 from gradproof.torch._outputs import floating_in
@@ -120,9 +120,9 @@ class Forward:
         primals = self._inputs.tensors_at(self._inputs.point)
         for primal in primals:
             primal.requires_grad_(self._needs_grad)
-        pairs = zip(primals, tangents, strict=True)
+        pairs, level = zip(primals, tangents, strict=True), forward_level()
         try:
-            duals = [x if u is None else forward_ad.make_dual(x, u) for x, u in pairs]
+            duals = [x if u is None else make_dual(x, u, level=level) for x, u in pairs]
             floating = floating_in(self._call(duals))
         except NotImplementedError as error:
             raise Unsupported(first_line(error)) from error
@@ -134,7 +134,7 @@ class Forward:
             if refused and not is_raised_by_user(error, _PYTORCH):
                 raise Unsupported(first_line(error)) from error
             raise
-        return [forward_ad.unpack_dual(floating[y.position]).tangent for y in self._outputs.kept]
+        return [unpack_dual(floating[y.position], level=level)[1] for y in self._outputs.kept]
 
     def functional_jvp(self, u: Array) -> Array:
         """J u by torch.func.jvp. Unsupported where it refuses the function."""
