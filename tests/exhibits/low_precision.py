@@ -337,7 +337,7 @@ EXHIBITS = (
         make_inputs=lambda: ((3 * normal(6, 64)).detach().to(BRAIN).requires_grad_(),),
         wrong=in_few_bits(cross_entropy, lambda gradient: gradient * (gradient.abs() > 1.5e-3)),
         right=cross_entropy,
-        words=("upper quartile off by",),
+        words=("95th percentile off by",),
     ),
     Exhibit(
         name="two_per_cent_in_bfloat16_only",

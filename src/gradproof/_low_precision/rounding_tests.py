@@ -28,7 +28,7 @@ OPEN_UP_TO = 1.25  # times what is allowed
 _SUMS = 8.0  # of 2 x 8 honest sums: quantile of Student's t far beyond one in a thousand arrays
 _ENTRIES = 16.0  # single entries have heavier tails
 _BRANCHES = 2.0  # times the largest error of any entry
-_MANY = 16  # entries, of which a quartile tells more than of one that took another branch
+_MANY = 64  # entries, of which a few may take another branch
 _CANCELLED = 16 * 2.0**-53  # times honest rounding in units: of what double precision leaves
 _MOST_GROUPS = 64  # rows or columns; more are taken together
 
@@ -111,7 +111,7 @@ def _deviations_of_array(
     sums = _Sums(gap, exact, runs, eps, slot.grain, tolerance, bool(sides.errors.shape[0]))
     every = [sums.worst_entry(), sums.root_mean_square()]
     if eps > 2 * SINGLE and slot.size >= _MANY:
-        every.append(sums.upper_quartile())
+        every.append(sums.percentile())
     # Sums over parts of small entries say little where honest runs compute in another way.
     groupings = [_WHOLE] if sides.other_algorithm else list(_groups_of(slot))
     every += sums.worst_weighted_sums("slope", exact, groupings)
@@ -192,16 +192,16 @@ class _Sums:
             (probe, k),
         )
 
-    def upper_quartile(self) -> Deviation:
-        """The entry at the upper quartile of all, each beside its own rounding.
+    def percentile(self) -> Deviation:
+        """The 95th percentile of all entries, each beside its own rounding.
 
         The other statistics see large entries, whose rounding hides many small ones. In float32
         sums inside an operation are rounded as results are, and small entries err as large ones.
         """
         size = np.abs(self.exact)
         room = _ENTRIES * np.maximum(self.entry_errors, self.eps * size) + 4 * self.tiny
-        ratio = float(np.quantile(np.abs(self.gap) / (room + self.tolerance * size), 0.75))
-        return Deviation("upper quartile", ratio * _ENTRIES * self.eps, _ENTRIES * self.eps)
+        ratio = float(np.quantile(np.abs(self.gap) / (room + self.tolerance * size), 0.95))
+        return Deviation("95th percentile", ratio * _ENTRIES * self.eps, _ENTRIES * self.eps)
 
     def root_mean_square(self) -> Deviation:
         allowed = 4 * _rms(self.entry_errors) + 3 * self.eps * self.size + self.tiny
