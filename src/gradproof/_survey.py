@@ -216,7 +216,7 @@ class SurveyReport:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for report in self.reports.values():
             if report.verdict is not Verdict.PASSED:
-                yield terminal.OnTerminal(report)
+                yield terminal.styled_text(report)
                 yield ""
         yield terminal.table_of_reports(
             [(each.name, each.report, each.error) for each in self.results]

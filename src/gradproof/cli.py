@@ -189,7 +189,7 @@ def _run_explain(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # 
 def _print_reports(results: Sequence[CaseResult]) -> None:
     """One report, or each that did not pass and a table of all."""
     alone = results[0].report if len(results) == 1 else None
-    shown_as = SurveyReport(results) if alone is None else terminal.OnTerminal(alone)
+    shown_as = SurveyReport(results) if alone is None else terminal.styled_text(alone)
     Console(highlight=False).print(shown_as, crop=False)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -79,7 +78,8 @@ def test_lines_fit_80_columns_unless_a_name_is_longer_and_a_failure_takes_25_at_
     lines = str(REPORTS[name]).splitlines()
     assert len(lines) <= 25 or REPORTS[name]
     for line in lines:
-        assert len(line) <= 80 or max(map(len, line.split())) > 50
+        is_for_a_shell = line.startswith("  repeat")
+        assert len(line) <= 80 or max(map(len, line.split())) > 50 or is_for_a_shell
         assert line == line.rstrip()
 
 
@@ -97,11 +97,9 @@ def test_a_failure_that_several_checks_see_takes_at_most_25_lines():
     assert "cause   every entry" in shown
 
 
-def test_a_line_for_a_shell_is_the_same_when_it_is_copied_wrapped():
-    _, shown = str(REPORTS["repeated_in_a_shell"]).split("repeat")
-    assert shlex.split(shown.replace("\\\n", " ")) == shlex.split(
-        REPORTS["repeated_in_a_shell"].repeat
-    )
+def test_a_line_for_a_shell_can_be_copied():
+    shown = str(REPORTS["repeated_in_a_shell"]).splitlines()[-1]
+    assert shown.split(maxsplit=1) == ["repeat", REPORTS["repeated_in_a_shell"].repeat]
 
 
 def test_the_digits_shown_reveal_the_gap():

@@ -1,4 +1,4 @@
-"""Pieces of lines that know their role, and how text is cut to the width of a terminal.
+"""Pieces of lines that know their role, and how text is cut to the width of a report.
 
 Plain text and the terminal show the same lines; only the terminal looks at the roles.
 """
@@ -8,34 +8,12 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import NamedTuple
 
 from gradproof._data.records import Place
 
-WIDTH = 80  # of what is no terminal: files, logs, messages of exceptions
-WIDEST = 120  # longer lines are hard to read
+WIDTH = 80  # columns of a report, wherever it is shown
 MIN_WRAP = 24  # a text column is never narrower, however long the names beside it
-_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s"']|["'])+""")  # what is quoted stays in one piece
-
-
-_columns: ContextVar[int] = ContextVar("columns of a report", default=WIDTH)
-
-
-def columns() -> int:
-    """How wide lines may be: as `line_width` says around the call, else `WIDTH`."""
-    return _columns.get()
-
-
-@contextmanager
-def line_width(width: int) -> Iterator[None]:
-    """Lines made inside are so wide, and no wider than `WIDEST`."""
-    token = _columns.set(min(width, WIDEST))
-    try:
-        yield
-    finally:
-        _columns.reset(token)
 
 
 class Span(NamedTuple):
@@ -54,7 +32,7 @@ def plain_text(line: Line) -> str:
 
 def wrapped_lines(label: str, text: str, role: str = "", most: int = 0) -> Iterator[Line]:
     """The text behind a label, continued below its first letter, in `most` lines if given."""
-    width = columns() - len(label)
+    width = WIDTH - len(label)
     lines = break_lines(text, width)
     if most and len(lines) > most:
         lines[most - 1 :] = [break_lines(lines[most - 1], width - 4)[0] + " ..."]
@@ -65,20 +43,6 @@ def wrapped_lines(label: str, text: str, role: str = "", most: int = 0) -> Itera
 def break_lines(text: str, width: int) -> list[str]:
     """The text in lines; words are never broken."""
     return textwrap.wrap(text, max(width, MIN_WRAP), break_long_words=False, break_on_hyphens=False)
-
-
-def command(label: str, text: str) -> Iterator[Line]:
-    """A line for a shell that still runs when it is copied wrapped."""
-    width = columns() - len(label) - 2
-    lines: list[str] = []
-    for word in _WORD.findall(text):
-        if lines and len(lines[-1]) + 1 + len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    for number, line in enumerate(lines):
-        end = " \\" if number < len(lines) - 1 else ""
-        yield (Span(label if number == 0 else " " * len(label), "dim"), Span(line + end, "title"))
 
 
 def place(kind: str, at: Place) -> str:

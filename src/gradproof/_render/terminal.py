@@ -6,16 +6,14 @@ Rich leaves the colours out where the output is piped or NO_COLOR is set.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from gradproof._data.records import Report, Verdict
 from gradproof._data.visible import escape_invisible
 from gradproof._render import summary, text
-from gradproof._render._spans import WIDTH, line_width
 
 STYLES = {
     "title": "bold",
@@ -28,25 +26,12 @@ STYLES = {
 }
 
 
-@dataclass(frozen=True)
-class OnTerminal:
-    """A report for `rich.console.Console.print(..., soft_wrap=True)`, as wide as that is then."""
-
-    report: Report
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        with line_width(console.width if console.is_terminal else WIDTH):
-            yield _styled_text(self.report)
-
-
-def _styled_text(report: Report) -> Text:
-    styled = Text(no_wrap=True, overflow="ignore")
-    for number, line in enumerate(text.lines(report)):
-        if number:
-            styled.append("\n")
-        for span in line:
-            styled.append(span.text, STYLES.get(span.role))
-    return styled
+def styled_text(report: Report) -> RenderableType:
+    """The report for `rich.console.Console.print(..., crop=False)`, in colours by role."""
+    lines = (
+        [(span.text, STYLES.get(span.role, "")) for span in line] for line in text.lines(report)
+    )
+    return Group(*(Text.assemble(*line, no_wrap=True, overflow="ignore") for line in lines))
 
 
 NAMES = 36  # columns that a name gets at least, if it needs them

@@ -1,4 +1,4 @@
-"""The report as plain text, as wide as the terminal, 80 columns elsewhere, unless a name is longer.
+"""The report as plain text, 80 columns wide unless a name or the line for a shell is longer.
 
 A pass takes at most 8 lines; `details` has the finding of every check. Of a failure the first check
 that failed, and the first that names a cause, are shown with their findings, every other one that
@@ -26,11 +26,10 @@ from gradproof._render._details import (
     lines_of_notes,
 )
 from gradproof._render._spans import (
+    WIDTH,
     Line,
     Span,
     break_lines,
-    columns,
-    command,
     plain_text,
     wrapped_lines,
 )
@@ -106,8 +105,8 @@ def _title(report: Report) -> list[Line]:
         Span("gradproof", "dim"), Span(f"  {target}", "title"), Span("  "), verdict, Span(bound),
         Span(missing, "inconclusive"),
     )  # fmt: skip
-    gap = max(2, min(6, columns() - len(left) - len(cost)))
-    if len(left) + gap + len(cost) > columns():
+    gap = max(2, min(6, WIDTH - len(left) - len(cost)))
+    if len(left) + gap + len(cost) > WIDTH:
         return [title, *wrapped_lines("  cost     ", cost, "dim")]
     return [(*title, Span(" " * gap), Span(cost, "dim"))]
 
@@ -120,7 +119,7 @@ def _lines_of_names(label: str, names: Sequence[str], most: int, role: str = "")
         return ", ".join(names[:shown]) + (f", ... and {rest:,} more" if rest else "")
 
     shown = len(names)
-    while shown > 1 and len(break_lines(text(), columns() - len(label))) > most:
+    while shown > 1 and len(break_lines(text(), WIDTH - len(label))) > most:
         shown -= 1
     yield from wrapped_lines(label, text(), role, most)
 
@@ -156,7 +155,7 @@ def _lines_of_other_checks(
             yield from wrapped_lines(label, row, "dim", most=int(amount is PASS))
             label = " " * len(label)
     if report.repeat and report.verdict is not Verdict.PASSED:
-        yield from command("  repeat   ", report.repeat)
+        yield (Span("  repeat   ", "dim"), Span(report.repeat, "title"))  # in one piece, to copy
 
 
 def _names_by_reason(report: Report) -> dict[str, list[str]]:
