@@ -76,9 +76,9 @@ def _failure_in_double(row: Check, measurements: Measurements) -> CheckResult | 
 @functools.cache
 def check_function(row: Check) -> CheckFunction:
     """The check of a row of the table."""
-    module, _, name = row.run.partition(".")
+    module, _, name = (row.run or f"{row.name}.check").partition(".")
     check: Callable[..., CheckResult] = getattr(
         importlib.import_module(f"{__name__}.{module}"), name
     )
-    is_shared = sum(each.run == row.run for each in TABLE) > 1
+    is_shared = bool(row.run) and sum(each.run == row.run for each in TABLE) > 1
     return functools.partial(check, row.name) if is_shared else check

@@ -32,7 +32,7 @@ _FEW = 3  # slots of which every combination is asked
 def check(measurements: Measurements) -> CheckResult:
     """Undefined cotangents give the gradient of zero ones; missing tangents likewise."""
     settings = measurements.settings
-    has_forward, has_reverse = settings.measures("forward"), settings.measures("reverse")
+    has_forward, has_reverse = "forward" in settings.checks, "backward" in settings.checks
     findings: tuple[Finding, ...] = ()
     modes: list[_Products] = []
     if has_reverse or not has_forward:

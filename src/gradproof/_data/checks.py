@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 # What checks were called before -> what they are called.
 RENAMED = {
@@ -28,13 +27,11 @@ class Check:
 
     name: str  # the check's
     # Its function, `module.function` in `_checks`: (measurements) -> CheckResult. One of several
-    # rows takes the name of the row before these.
-    run: str
+    # rows takes the name of the row before these. Where "" it is `check` in the module of its name.
+    run: str = ""
     order: int = 1  # of derivative that must be asked for before it runs
     # It has a row in a report of all checks also where that order was not asked for.
     always: bool = False
-    # Which mode of differentiation it is about; "both" compares the two.
-    mode: Literal["reverse", "forward", "both"] = "reverse"
     # It measures a derivative. Where all such checks are skipped none was looked at.
     derivative: bool = False
     # Claims made in several runs of the function, which a random one makes differ.
@@ -67,7 +64,6 @@ _TRANSFORMS = ("functional_vjp", "functional_jvp", "compiled", "checkpointed", "
 TABLE: tuple[Check, ...] = (
     Check(
         name="value",
-        run="value.check",
         compares=True,
         named=True,
         advice="compare the two functions operation by operation; the derivatives of another "
@@ -75,7 +71,6 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="backward",
-        run="backward.check",
         derivative=True,
         elsewhere=True,
         rank=3,
@@ -84,7 +79,6 @@ TABLE: tuple[Check, ...] = (
     Check(
         name="forward",
         run="backward.check_forward",
-        mode="forward",
         derivative=True,
         elsewhere=True,
         rank=4,
@@ -92,8 +86,6 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="forward_vs_backward",
-        run="forward_vs_backward.check",
-        mode="both",
         compares=True,
         elsewhere=True,
         rank=10,
@@ -101,7 +93,6 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="linearity",
-        run="linearity.check",
         compares=True,
         rank=7,
         option="either",
@@ -109,7 +100,6 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="memory_layout",
-        run="memory_layout.check",
         compares=True,
         rank=11,
         option="backward",
@@ -118,7 +108,6 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="grad_metadata",
-        run="grad_metadata.check",
         compares=True,
         elsewhere=True,
         rank=1,
@@ -126,14 +115,12 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="sparse",
-        run="sparse.check",
         rank=9,
         option="backward",
         advice="compare the positions of the gradient's entries with those of the input",
     ),
     Check(
         name="missing_grad_output",
-        run="missing_grad_output.check",
         compares=True,
         rank=8,
         option="undefined",
@@ -142,13 +129,11 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="second_point",
-        run="second_point.check",
         after=("backward", "forward"),
         compares=True,
     ),
     Check(
         name="determinism",
-        run="determinism.check",
         rank=2,
         option="backward",
         advice="run it twice by hand with the same numbers and compare, buffer by buffer; look "
@@ -156,14 +141,12 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="side_effects",
-        run="side_effects.check",
         rank=12,
         option="backward",
         advice="copy before writing: inputs, grad_output and what was saved belong to others",
     ),
     Check(
         name="batched",
-        run="batched.check",
         compares=True,
         rank=6,
         option="batched",
@@ -172,7 +155,6 @@ TABLE: tuple[Check, ...] = (
     Check(
         name="batched_forward",
         run="batched.check_forward",
-        mode="forward",
         compares=True,
         rank=5,
         option="batched_forward",
@@ -192,7 +174,6 @@ TABLE: tuple[Check, ...] = (
             name=name,
             run="backward.check_pair",
             order=2,
-            mode="forward",
             derivative=True,
             elsewhere=True,
             advice=_DERIVATIVE,

@@ -160,11 +160,6 @@ class RunSettings(Settings):
         only = tuple(self.references) == ("reference",)
         return self.trusted or (self.reference is not None and only)
 
-    def measures(self, mode: str) -> bool:
-        """Whether a check is asked for that measures the function's derivative by that mode."""
-        rows = [row for row in checks.TABLE if row.derivative and row.order == 1]
-        return any(row.mode == mode and row.name in self.checks for row in rows)
-
     def with_precision(self, unit: float) -> RunSettings:
         """A copy with the tolerances that arithmetic of this unit round-off can meet."""
         if self.rtol_is_chosen:
