@@ -91,12 +91,12 @@ def test_a_page_says_what_the_text_says(tmp_path):
 @pytest.mark.parametrize(
     ("names", "title"),
     [
-        ([], "gradproof: no reports"),
+        ([], "0 derivatives verified"),
         (["one_failure"], "one_failure: failed"),
-        (["passed", "one_failure", "kinks"], "one_failure and 2 more: 1 failed, 2 passed"),
+        (["passed", "one_failure", "kinks"], "2 derivatives verified to 3e-11, 1 failed"),
     ],
 )
-def test_the_title_names_the_function(names, title):
+def test_the_title_names_the_function_or_counts(names, title):
     page = page_of(**{name: REPORTS[name] for name in names})
     assert f"<title>{title}</title>" in page
     assert f"<h1>{title}</h1>" in page

@@ -11,7 +11,6 @@ from gradproof._data.records import CheckResult, Report, Verdict, round_up
 _OF_OPEN = {
     "budget": "",  # the summary says which option to raise
     "nothing was tested": "choose a point where the function varies",
-    "not finite": "choose a point where the function has a finite value",
     "no finite value": "choose a point where the function has a finite value",
     "odd one out": "find out which of the two is right: check each of them by itself",
     "rounding is as large": "choose inputs at which less cancels, or a format of more bits",
@@ -20,7 +19,6 @@ _OF_OPEN = {
         "choose a point where the function is smooth, a few times larger or smaller inputs, or "
         "pass reference=, a function with the same value in plain operations"
     ),
-    "has no slope": "choose a point beside the kink",
 }
 _OPEN = (
     "try another seed and another point, or pass reference=, a function with the same value in "

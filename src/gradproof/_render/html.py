@@ -64,26 +64,13 @@ def _template() -> jinja2.Template:
     environment.globals.update(
         bounded=summary.bound_text,
         report_text=functools.partial(text.html_text, full=True),
-        result_line=_result_line,
+        result_text=summary.result_text,
     )
     return environment.get_template("report.html.jinja")
 
 
 def _title(rows: Sequence[tuple[str, Report]]) -> str:
-    """`layer_norm: failed`, or `layer_norm and 2 more: 1 failed, 2 passed`."""
-    if not rows:
-        return "gradproof: no reports"
-    name, first = rows[0]
+    """`layer_norm: failed`, or `2 derivatives verified to 1e-09, 1 failed`."""
     if len(rows) == 1:
-        return f"{name}: {first.verdict}"
-    counts = {word: sum(report.verdict is word for _, report in rows) for word in WORST_FIRST}
-    verdicts = ", ".join(f"{count:,} {word}" for word, count in counts.items() if count)
-    return f"{name} and {len(rows) - 1:,} more: {verdicts}"
-
-
-def _result_line(report: Report) -> str:
-    """The result of a report in a line of the overview."""
-    if report.verdict is not Verdict.PASSED:
-        return summary.deciding_text(report)
-    passed = ", ".join(r.name for r in report.checks if r.verdict is Verdict.PASSED)
-    return "; ".join(filter(None, (passed, summary.unverified_text(report))))
+        return f"{rows[0][0]}: {rows[0][1].verdict}"
+    return summary.tally((report.verdict, summary.resolution(report)) for _, report in rows)

@@ -39,6 +39,12 @@ def unverified_text(report: Report) -> str:
     return f"{' and '.join(found)} order not verified"
 
 
+def result_text(report: Report) -> str:
+    """What to say of a report beside its verdict: what decided it, or what a pass left out."""
+    is_passed = report.verdict is Verdict.PASSED
+    return unverified_text(report) if is_passed else deciding_text(report)
+
+
 def resolution(report: Report) -> float:
     """The largest relative error bar of its checks; NaN where none measured anything."""
     measured = [r.resolution for r in report.checks if not math.isnan(r.resolution)]

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradproof._data.records import Report, Verdict
+from gradproof._data.records import Report
 from gradproof._data.visible import escape_invisible
 from gradproof._render import summary, text
 
@@ -64,13 +64,11 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
         error = Text("error", STYLES["failed"])
         return [error, shown_name, "", "", "", Text(escape_invisible(reason))]
     word = report.verdict.value
-    passed = report.verdict is Verdict.PASSED
-    what = summary.unverified_text(report) if passed else summary.deciding_text(report)
     return [
         Text(word.upper() if word == "failed" else word, STYLES[word]),
         shown_name,
         summary.bound_text(summary.resolution(report)),
         f"{summary.count_of_calls(report):,}",
         f"{report.seconds:.1f}",
-        Text(escape_invisible(what)),
+        Text(escape_invisible(summary.result_text(report))),
     ]
