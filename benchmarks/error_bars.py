@@ -30,8 +30,9 @@ import numpy as np
 import torch
 from _exact import FUNCTIONS, Exact, point
 
+from gradproof._data.formats import Grain
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import Grain, Slot, Space
+from gradproof._data.space import Slot, Space
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._measurements import Measurements
 from gradproof._numdiff.slopes import Slopes, measured_slopes

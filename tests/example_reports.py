@@ -123,7 +123,7 @@ REPORTS = {
             findings=(entry(1, 2, 1.1, 1.0), entry(1, 3, 1.2, 1.1), entry(2, 3, 1.3, 1.2)) * 3,
             where="column 3 of x: x[:, 3]",
             causes=(FACTOR, *OTHERS),
-            notes=("x[7, 0] lies on the border of its domain: not tested",),
+            notes=("x[7, 0]: on the border of the domain or too near, not tested",),
         ),
         CheckResult(
             "forward_vs_backward", FAILED, "JVP and VJP disagree", (entry(1, 2, 1.1, 1.0),)

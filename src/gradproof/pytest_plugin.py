@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import inspect
 import os
 import shlex
 from collections import Counter
@@ -103,8 +102,7 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
     Raises:
         DerivativeError: a derivative was refuted; its message is the report. Also where the
             check is inconclusive and that is an error.
-        UsageError: as `gradproof.assert_derivatives`, or a mark with an option that it does not
-            have.
+        UsageError: as `gradproof.assert_derivatives`, or a mark with an option without a name.
     """
 
     def check_derivatives(
@@ -114,26 +112,19 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
         **options: Any,
     ) -> Report:
         __tracebackhide__ = True
-        import gradproof
-
-        marked = _options_of_marks(request, gradproof.check)
+        marked = _options_of_marks(request)
         return assert_derivatives(fn, inputs, kwargs, **{**marked, **options})
 
     return check_derivatives
 
 
-def _options_of_marks(request: pytest.FixtureRequest, check: Callable[..., Any]) -> dict[str, Any]:
+def _options_of_marks(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Options from the marks, the nearest winning."""
     __tracebackhide__ = True
     chosen: dict[str, Any] = {}
-    known = ["inconclusive", *list(inspect.signature(check).parameters)[3:]]  # after kwargs
     for mark in reversed(list(request.node.iter_markers("gradproof"))):
         if mark.args:
             raise UsageError(f"pytest.mark.gradproof: options have names, got {mark.args[0]!r}")
-        for name in set(mark.kwargs).difference(known):
-            raise UsageError(
-                f"pytest.mark.gradproof: unknown {options.unknown_name_message(name, known)}"
-            )
         chosen.update(mark.kwargs)
     return chosen
 

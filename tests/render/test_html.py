@@ -80,7 +80,7 @@ def test_a_page_says_what_the_text_says(tmp_path):
         "ratio 2.000000 +- 3e-09",
         "look for a term that is added twice",
         "or accumulated twice",
-        "x[7, 0] lies on the border",
+        "x[7, 0]: on the border",
         REPORTS["explained"].repeat,
         "input 0 'x'[1, 2] -> output 0[1, 2]",
         "no jvp rule",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gradproof._data.formats import SINGLE
-from gradproof._data.records import Finding, Place, digits
+from gradproof._data.records import Finding, Place, digits_of_gap
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Values, finite_values
 from gradproof._measurements import Measurements
@@ -88,7 +88,7 @@ def gap_finding(
 ) -> Finding:
     """The finding that one entry is the first of two numbers and not the second."""
     got, expected = numbers
-    shown = digits(got, expected)
+    shown = digits_of_gap(got, expected)
     message = (
         f"{text}: got {got:.{shown}g}, expected {expected:.{shown}g}; the gap is "
         f"{abs(got - expected):.3g}, allowed {allowed:.2g}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradproof._compare.claims import MOST_ENTRIES, Claim, Mode
 from gradproof._compare.tolerances import Resolution
-from gradproof._data.records import Finding
+from gradproof._data.records import Finding, digits_of_gap
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Values
 from gradproof._maps.contract import DifferentiableMap
@@ -172,7 +172,7 @@ def entry_finding(
     map_, (claimed, measured, error, allowed) = comparison.map, map(float, numbers)
     output = map_.codomain.locate(row)
     input_ = None if column is None else map_.domain.locate(column)
-    shown = Finding("", "", claimed=claimed, measured=measured).digits
+    shown = digits_of_gap(claimed, measured)
     bar = f" +- {error:.1g}" if error == error else ""
     place = f"{input_} -> {output}" if input_ else f"{output} along a random direction"
     message = (

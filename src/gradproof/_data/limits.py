@@ -38,23 +38,15 @@ def space_with_limits(space: Space, point: Values, domain: Any) -> Space:
     return Space(tuple(slots))
 
 
-def border_notes(space: Space, point: Values) -> tuple[str, ...]:
+def border_notes(space: Space) -> tuple[str, ...]:
     """A sentence for each slot with entries that are not moved, since they lie at a limit."""
     notes = []
     for position, slot in enumerate(space.slots):
-        if slot.still is None:
-            continue
-        where = np.flatnonzero(slot.still)
-        first = slot.place(int(where[0]), position)
-        exactly = np.isin(point[space.span(position)][where], slot.limits).all()
-        how = "on" if exactly else "too near"
-        if where.size == 1:
-            notes.append(f"{first} lies {how} the border of its domain: not tested")
-        else:
-            notes.append(
-                f"{where.size:,} entries of {slot.name} lie {how} the border of their domain, "
-                f"{first} first: not tested"
-            )
+        if slot.still is not None:
+            where = np.flatnonzero(slot.still)
+            first = slot.place(int(where[0]), position)
+            others = f" and {where.size - 1:,} more of {slot.name}" if where.size > 1 else ""
+            notes.append(f"{first}{others}: on the border of the domain or too near, not tested")
     return tuple(notes)
 
 

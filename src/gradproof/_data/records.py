@@ -56,7 +56,7 @@ class Place:
         return f"{self.name}{index}{'.' + self.part if self.part else ''}"
 
 
-def digits(one: float, other: float) -> int:
+def digits_of_gap(one: float, other: float) -> int:
     """Significant digits in which two numbers differ: 6, or more where they agree in 6."""
     size, gap = max(abs(one), abs(other)), abs(one - other)
     if not (0 < gap < math.inf and size < math.inf):
@@ -101,11 +101,6 @@ class Finding:
     @property
     def gap(self) -> float:
         return abs(self.claimed - self.measured)
-
-    @property
-    def digits(self) -> int:
-        """Significant digits that show the gap: 6, or more where both numbers agree in 6."""
-        return digits(self.claimed, self.measured)
 
     @property
     def input_name(self) -> str | None:

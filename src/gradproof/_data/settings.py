@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradproof._data import checks, options
-from gradproof._data.formats import DOUBLE as DOUBLE  # others ask for it here
-from gradproof._data.formats import SINGLE as SINGLE  # likewise
+from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof.errors import UsageError
 
 CHECK_NAMES = tuple(row.name for row in checks.TABLE)
@@ -37,7 +36,7 @@ def _checks(name: str, value: Any) -> tuple[str, ...]:
 
 SEED = options.kind_or_none(options.integer_kind(0, 2**64, "0 <= seed < 2**64"))
 
-# Keyword of `check` -> what it may be.
+# Keyword of `check` that is given -> what it may be.
 _KINDS: dict[str, options.Kind] = {
     "checks": _checks,
     "order": options.integer_kind(1, 4, "1, 2 or 3"),
@@ -45,7 +44,7 @@ _KINDS: dict[str, options.Kind] = {
     "sweep": options.boolean,
     "rtol": options.number,
     "atol": options.number,
-    "seed": options.integer_kind(0, 2**64, "0 <= seed < 2**64"),
+    "seed": SEED,
     "budget": options.integer_kind(1, None, "at least 1 call"),
     "budget_seconds": options.positive_number,
     "trusted": options.boolean,

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.formats import FORMATS as FORMATS  # others ask for it here
-from gradproof._data.formats import Grain as Grain  # likewise
+from gradproof._data.formats import Grain
 from gradproof._data.records import Place
 
 Array = Any  # a vector, or a table of vectors: NumPy's, in float64, on the host

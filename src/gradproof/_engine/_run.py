@@ -52,7 +52,7 @@ def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -
                 results.append(skipped or check_result(row, measurements))
     finally:
         map_.close()
-    notes = (*border_notes(map_.domain, map_.point), *map_.notes)
+    notes = (*border_notes(map_.domain), *map_.notes)
     for place, result in enumerate(results):
         if result.verdict is not Verdict.SKIPPED:  # the first that ran has the notes of the map
             results[place] = replace(result, notes=(*result.notes, *notes))

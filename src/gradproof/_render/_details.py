@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradproof._data.records import CheckResult, Finding
+from gradproof._data.records import CheckResult, Finding, digits_of_gap
 from gradproof._render._spans import Line, Span, number, place, wrapped_lines
 
 SHOWN_KINKS = 8
@@ -118,7 +118,7 @@ def _entry_in_full(finding: Finding) -> Iterator[Line]:
     sides = (("input", finding.input), ("output", finding.output))
     names = " -> ".join(place(kind, at) for kind, at in sides if at is not None)
     yield (Span("    "), Span(names, "place"))
-    claimed, measured = (number(x, finding.digits) for x in (finding.claimed, finding.measured))
+    claimed, measured = _numbers(finding)
     error = "" if math.isnan(finding.error) else f" +- {finding.error:.2g}"
     yield (Span("      claimed   ", "dim"), Span(claimed))
     yield (Span("      measured  ", "dim"), Span(f"{measured}{error}"))
@@ -126,8 +126,14 @@ def _entry_in_full(finding: Finding) -> Iterator[Line]:
     yield (Span("      gap       ", "dim"), Span(f"{f'{finding.gap:.3g}':<8}"), *allowed)
 
 
+def _numbers(finding: Finding) -> tuple[str, str]:
+    """What is claimed and what is measured, in as many digits as show the gap."""
+    shown = digits_of_gap(finding.claimed, finding.measured)
+    return number(finding.claimed, shown), number(finding.measured, shown)
+
+
 def _entry_in_a_line(finding: Finding) -> Iterator[Line]:
-    claimed, measured = (number(x, finding.digits) for x in (finding.claimed, finding.measured))
+    claimed, measured = _numbers(finding)
     sides = [str(side) for side in (finding.input, finding.output) if side is not None]
     yield from wrapped_lines(
         "    also ", f"{' -> '.join(sides)}: claimed {claimed}, measured {measured}"

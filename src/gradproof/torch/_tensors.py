@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
-from gradproof._data.space import Array, Grain, Slot
+from gradproof._data.formats import Grain
+from gradproof._data.space import Array, Slot
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)  # a subclass may do anything when it is copied
 
