@@ -331,7 +331,7 @@ def test_a_factor_is_named_where_it_has_a_reason(measured, factor, names):
 
 
 def test_two_thirds_is_not_said_to_come_from_a_dimension_of_three():
-    assert columns(lambda g: 2 * g / 3).judge().causes[0].message == "multiplied by 0.66667"
+    assert columns(lambda g: 2 * g / 3).judge().causes[0].message == "multiplied by 0.666667"
 
 
 def test_of_few_measured_columns_the_report_says_how_to_see_a_cause():

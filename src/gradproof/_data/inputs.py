@@ -90,8 +90,6 @@ def _takes_one(fn: Callable[..., Any], given: int) -> bool:
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
     """The parameters of a function; of a layer, those of its `forward`. [] where unknown."""
-    if _is_silent(_wrapped_function(fn)):
-        return []
     try:
         found = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # builtins have none
@@ -105,22 +103,10 @@ def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def parameter_names(fn: Callable[..., Any]) -> list[str]:
     """Names of the parameters that take one positional argument each; [] where unknown."""
-    plain = _wrapped_function(fn)
-    if type(plain) is types.FunctionType and not vars(plain):
-        return list(plain.__code__.co_varnames[: plain.__code__.co_argcount])
+    if type(fn) is types.FunctionType and not vars(fn):  # its code tells the same, sooner
+        return list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
     single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [parameter.name for parameter in parameters_of(fn) if parameter.kind in single]
-
-
-def _wrapped_function(fn: Callable[..., Any]) -> Any:
-    """What a wrapper wraps, where it says nothing else of its parameters; else the function."""
-    inside = getattr(fn, "__dict__", {})
-    return fn if "__signature__" in inside else inside.get("__wrapped__", fn)
-
-
-def _is_silent(fn: Callable[..., Any]) -> bool:
-    """Whether a function of C says nothing of its parameters, as PyTorch's."""
-    return type(fn) is types.BuiltinFunctionType and getattr(fn, "__text_signature__", "") is None
 
 
 def selected_positions(

@@ -6,6 +6,8 @@ usual ones fits there is none.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gradproof._data.space import Indices, Mask, Slot, Space
@@ -43,38 +45,29 @@ def _words_of_entries(chosen: Mask, slot: Slot, position: int) -> str:
     """Words for some entries of an array, real and imaginary parts together."""
     at = np.nonzero(chosen)[0]
     # Two neighbours are listed, three in a row are a slice.
-    is_slice = at.size == _LISTED and _progression(at) is not None and slot.entries is None
+    is_slice = at.size == _LISTED and _slice_of(at) is not None and slot.entries is None
     if at.size <= _LISTED and 2 * at.size <= max(chosen.size, 2) and not is_slice:
-        return join_words([_name_of_entry(int(entry), slot, position) for entry in at])
+        places = [slot.place(int(entry) * len(slot.parts), position) for entry in at]
+        return join_words([str(replace(place, part="")) for place in places])
     if slot.entries is not None or not slot.shape:
         return ""
-    mask = chosen.reshape(slot.shape)
-    return _words_of_box(mask, slot.name)
+    return _words_of_box(chosen.reshape(slot.shape), slot.name)
 
 
-def _name_of_entry(entry: int, slot: Slot, position: int) -> str:
-    place = slot.place(entry * len(slot.parts), position)
-    return str(place).removesuffix(f".{place.part}") if place.part else str(place)
+def _slice_of(at: Indices) -> slice | None:
+    """The slice of these increasing integers; None where they are not evenly spaced."""
+    step = int(at[1] - at[0]) if at.size > 1 else 1
+    found = slice(int(at[0]), int(at[-1]) + 1, step)
+    return found if np.array_equal(at, np.arange(found.start, found.stop, step)) else None
 
 
-def _progression(at: Indices) -> tuple[int, int, int] | None:
-    """Start, last and step of increasing integers that are evenly spaced."""
-    if at.size == 1:
-        return int(at[0]), int(at[0]), 1
-    steps = np.diff(at)
-    if (steps != steps[0]).any():
-        return None
-    return int(at[0]), int(at[-1]), int(steps[0])
-
-
-def _slice_text(line: tuple[int, int, int], size: int) -> str:
-    """Start, last and step as Python writes them, for an axis of this size."""
-    start, last, step = line
-    if start == last:
-        return str(start)
-    first = "" if start == 0 else str(start)
-    stop = "" if last + step >= size else str(last + 1)
-    return f"{first}:{stop}" + ("" if step == 1 else f":{step}")
+def _slice_text(line: slice, size: int) -> str:
+    """A slice as Python writes it, for an axis of this size."""
+    if line.stop == line.start + 1:
+        return str(line.start)
+    first = "" if line.start == 0 else str(line.start)
+    stop = "" if line.stop - 1 + line.step >= size else str(line.stop)
+    return f"{first}:{stop}" + ("" if line.step == 1 else f":{line.step}")
 
 
 def _words_of_box(mask: Mask, name: str) -> str:
@@ -82,17 +75,16 @@ def _words_of_box(mask: Mask, name: str) -> str:
     lines = []
     for axis in range(mask.ndim):
         others = tuple(k for k in range(mask.ndim) if k != axis)
-        line = _progression(np.nonzero(mask.any(axis=others))[0])
+        line = _slice_of(np.nonzero(mask.any(axis=others))[0])
         if line is None:
             return ""
         lines.append(line)
-    slices = tuple(slice(start, last + 1, step) for start, last, step in lines)
-    if not mask[slices].all():
+    if not mask[tuple(lines)].all():
         return ""
-    limited = [axis for axis, size in enumerate(mask.shape) if lines[axis] != (0, size - 1, 1)]
-    start, last, step = lines[0]
-    size, count = mask.shape[0], last - start + 1
-    if limited == [0] and step == 1 and count > 1 and (start == 0 or last == size - 1):
-        which, noun = "first" if start == 0 else "last", "rows" if mask.ndim > 1 else "entries"
+    limited = [axis for axis, size in enumerate(mask.shape) if lines[axis] != slice(0, size, 1)]
+    line, size = lines[0], mask.shape[0]
+    count = line.stop - line.start
+    if limited == [0] and line.step == 1 and count > 1 and (line.start == 0 or line.stop == size):
+        which, noun = "first" if line.start == 0 else "last", "rows" if mask.ndim > 1 else "entries"
         return f"the {which} {count:,} of {size:,} {noun} of {name}"
     return f"{name}[{', '.join(map(_slice_text, lines, mask.shape))}]"

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from gradproof._data.formats import FORMATS
-from gradproof._data.records import Cause
+from gradproof._data.records import Cause, digits_of_gap
 from gradproof._data.results import count_of
 from gradproof._data.space import Values
 from gradproof._explain.case import ENOUGH, SLACK, InputBlock
@@ -85,14 +85,11 @@ def common_ratio(claimed: Values, measured: Values, allowed: Values) -> Ratio | 
 
 
 def ratio_text(ratio: float, bar: float) -> str:
-    """A ratio as people write it: a whole number, its inverse, or the digits that are known."""
+    """A ratio as people write it: a whole number, its inverse, or digits that tell it from 1."""
     for value, text in ((ratio, "{}"), (1 / ratio, "1/{}")):
         if round(value) and abs(value - round(value)) <= SLACK * bar * abs(value):
             return text.format(round(value))
-    # As many digits as are known, and as show that it is not 1.
-    known, off = -math.log10(max(bar, 1e-6)), abs(ratio - 1)
-    needed = 1 - math.floor(math.log10(off)) if 0 < off < 1 else 1
-    return f"{ratio:.{max(2, int(known), min(needed, 15))}g}"
+    return f"{ratio:.{digits_of_gap(ratio, 1.0)}g}"
 
 
 def common_factor(block: InputBlock) -> Cause | None:
