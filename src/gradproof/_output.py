@@ -8,11 +8,9 @@ from gradproof._data import files
 from gradproof._data.records import Report
 from gradproof._render import html, json
 
-Named = Sequence[tuple[str, Report]]
 
-
-def save(reports: Named, file: str, option: str, *, form: str = "") -> None:
-    """Write them to a file that an option names, in a form or in that of its ending."""
+def save(reports: Sequence[tuple[str, Report]], file: str, option: str, *, form: str = "") -> None:
+    """Write named reports to a file that an option names, in a form or in that of its ending."""
     as_page = (form or format_of(file, option)) == "html"
     made = html.render_many(reports) if as_page else json.dump_many(reports) + "\n"
     files.write(file, made, option)

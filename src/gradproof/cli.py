@@ -68,7 +68,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else list(argv)
     try:
         arguments = _parser().parse_args(given)
-        _prepare_files(arguments)
         status: int = arguments.run(arguments, given)
         return status
     except UsageError as error:
@@ -92,14 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     form: Any = {"epilog": STATUS, "formatter_class": argparse.RawDescriptionHelpFormatter}
 
-    # The function may move to another folder, so file names are made absolute.
-    page = _Parser(add_help=False)
-    page.add_argument(
-        "--html", type=os.path.abspath, metavar="FILE", help="also write an HTML page"
-    )
-
     summary = "check the derivative of a function"
-    check = commands.add_parser("check", parents=[page], help=summary, description=CHECK, **form)
+    check = commands.add_parser("check", help=summary, description=CHECK, **form)
     add = check.add_argument
     add("target", metavar="TARGET", help="package.module:name or file.py:name")
     add("arguments", metavar="ARGUMENT", nargs="*", help="such as float64[8,16], 0.5, sum, x.npy")
@@ -119,20 +112,21 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, metavar="N", help="of the arrays and of the probes")
     add("--budget", type=int, metavar="N", help="most calls, function and backward")
     add("--budget-seconds", type=float, metavar="S", help="most time")
+    # The function may move to another folder, so file names are made absolute.
+    add("--html", type=os.path.abspath, metavar="FILE", help="also write an HTML page")
     add("--json", type=os.path.abspath, metavar="FILE", help="also write the report as JSON")
     add("--quiet", action="store_true", help="print no report; the exit status tells")
     check.set_defaults(run=_run_check, sweep=None, transforms=None)
 
     summary = "print a kept report again"
-    explain = commands.add_parser(
-        "explain", parents=[page], help=summary, description=EXPLAIN, **form
-    )
+    explain = commands.add_parser("explain", help=summary, description=EXPLAIN, **form)
     explain.add_argument("file", metavar="FILE", help="JSON, of one report or of many")
-    explain.set_defaults(run=_run_explain, json=None)
+    explain.set_defaults(run=_run_explain)
     return parser
 
 
 def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
+    _prepare_files(arguments)
     given = SEED("--seed", arguments.seed)
     seed = new_seed() if given is None else given
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
@@ -157,7 +151,9 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     report = dataclasses.replace(report, repeat=line)
     if not arguments.quiet:
         _print_reports([CaseResult(report.target, report)])
-    _write_files(arguments, [(report.target, report)])
+    for form in ("json", "html"):
+        if (file := getattr(arguments, form)) is not None:
+            _output.save([(report.target, report)], file, f"--{form}", form=form)
     return STATUS_OF[report.verdict]
 
 
@@ -182,7 +178,6 @@ def _run_explain(arguments: argparse.Namespace, argv: Sequence[str]) -> int:  # 
     except UsageError as error:
         raise UsageError(f"FILE: {arguments.file!r}: {error}") from None
     _print_reports([CaseResult(name, report) for name, report in reports])
-    _write_files(arguments, reports)
     return 0
 
 
@@ -200,9 +195,3 @@ def _prepare_files(arguments: argparse.Namespace) -> None:
     for name in ("html", "json"):
         if (file := getattr(arguments, name)) is not None:
             files.prepare(file, f"--{name}")
-
-
-def _write_files(arguments: argparse.Namespace, reports: _output.Named) -> None:
-    for form in ("json", "html"):
-        if (file := getattr(arguments, form)) is not None:
-            _output.save(reports, file, f"--{form}", form=form)

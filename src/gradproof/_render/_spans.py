@@ -32,17 +32,16 @@ def plain_text(line: Line) -> str:
 
 def wrapped_lines(label: str, text: str, role: str = "", most: int = 0) -> Iterator[Line]:
     """The text behind a label, continued below its first letter, in `most` lines if given."""
-    width = WIDTH - len(label)
-    lines = break_lines(text, width)
-    if most and len(lines) > most:
-        lines[most - 1 :] = [break_lines(lines[most - 1], width - 4)[0] + " ..."]
+    lines = textwrap.wrap(
+        text,
+        max(WIDTH - len(label), MIN_WRAP),
+        max_lines=most or None,
+        placeholder=" ...",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     for number, line in enumerate(lines):
         yield (Span(label if number == 0 else " " * len(label)), Span(line, role))
-
-
-def break_lines(text: str, width: int) -> list[str]:
-    """The text in lines; words are never broken."""
-    return textwrap.wrap(text, max(width, MIN_WRAP), break_long_words=False, break_on_hyphens=False)
 
 
 def place(kind: str, at: Place) -> str:

@@ -10,7 +10,7 @@ In a notebook, and on a page, the lines have colours.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gradproof._data.records import CheckResult, Report, Verdict
 from gradproof._data.visible import escape_invisible
@@ -29,7 +29,6 @@ from gradproof._render._spans import (
     WIDTH,
     Line,
     Span,
-    break_lines,
     plain_text,
     wrapped_lines,
 )
@@ -68,8 +67,8 @@ def lines(report: Report, *, full: bool = False) -> list[Line]:
 def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator[Line]:
     """The report with a line for each check shown, and details below some of them, or below all."""
     yield from _title(report)
-    yield from _lines_of_names("  inputs   ", report.inputs, amount.arguments)
-    yield from _lines_of_names("  outputs  ", report.outputs, amount.arguments)
+    yield from wrapped_lines("  inputs   ", ", ".join(report.inputs), most=amount.arguments)
+    yield from wrapped_lines("  outputs  ", ", ".join(report.outputs), most=amount.arguments)
     if shown:
         yield ()
     advice = advice_by_check(report)
@@ -111,19 +110,6 @@ def _title(report: Report) -> list[Line]:
     return [(*title, Span(" " * gap), Span(cost, "dim"))]
 
 
-def _lines_of_names(label: str, names: Sequence[str], most: int, role: str = "") -> Iterator[Line]:
-    """As many of the names as fit so many lines, and how many more there are."""
-
-    def text() -> str:
-        rest = len(names) - shown
-        return ", ".join(names[:shown]) + (f", ... and {rest:,} more" if rest else "")
-
-    shown = len(names)
-    while shown > 1 and len(break_lines(text(), WIDTH - len(label))) > most:
-        shown -= 1
-    yield from wrapped_lines(label, text(), role, most)
-
-
 def _verdict(verdict: Verdict, width: int = 0) -> Span:
     word = verdict.value.upper() if verdict is Verdict.FAILED else verdict.value
     return Span(word.ljust(width), verdict.value)
@@ -138,13 +124,14 @@ def _lines_of_other_checks(
         decided = ", ".join(each.name for each in rest if each.verdict is verdict)
         yield from wrapped_lines(label, decided, verdict.value)
     passed = [each for each in rest if each.verdict is Verdict.PASSED]
-    yield from _lines_of_names("  passed   ", [each.name for each in passed], amount.names)
+    names = ", ".join(each.name for each in passed)
+    yield from wrapped_lines("  passed   ", names, most=amount.names)
     notes = tuple(note for each in passed for note in each.notes)
     yield from lines_of_notes(notes, amount)
     label, reasons = "  skipped  ", _names_by_reason(report)
     if report.verdict is Verdict.FAILED and amount is not FULL:
-        skipped = [each.name for each in rest if each.verdict is Verdict.SKIPPED]
-        yield from _lines_of_names(label, skipped, amount.names, "dim")
+        names = ", ".join(each.name for each in rest if each.verdict is Verdict.SKIPPED)
+        yield from wrapped_lines(label, names, "dim", amount.names)
     else:
         rows = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
         room = 1 if notes else 2
