@@ -136,9 +136,9 @@ def test_tensors_without_numbers_are_refused_by_name(kind):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"atol": None}, "atol: expected a number, got None"),
-        ({"nondet_tol": "small"}, "nondet_tol: expected a number, got 'small'"),
-        ({"rtol": real(2)}, "rtol: expected a number, got tensor"),
+        ({"atol": None}, "atol: expected a number >= 0, got None"),
+        ({"nondet_tol": "small"}, "nondet_tol: expected a number >= 0, got 'small'"),
+        ({"rtol": real(2)}, "rtol: expected a number >= 0, got tensor"),
         *(({"eps": eps}, "eps: expected a positive finite number") for eps in NO_STEPS),
     ],
 )

@@ -6,6 +6,7 @@ with the name, where a value is not of its kind.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import math
@@ -49,24 +50,20 @@ def boolean(name: str, value: Any) -> bool:
     raise UsageError(f"{name}: expected True or False, got {short_repr(value)}")
 
 
-def number(name: str, value: Any) -> Any:
-    """A real number >= 0, also infinite."""
-    words = "a number >= 0" if isinstance(value, Real) else "a number"
-    return _real_number(name, value, words, lambda size: size >= 0)
+def number_kind(words: str, fits: Callable[[float], bool]) -> Kind:
+    """A real number that fits, as `words` say."""
+
+    def kind(name: str, value: Any) -> Any:
+        with contextlib.suppress(OverflowError):  # of an integer beyond all doubles
+            if isinstance(value, Real) and fits(float(value)):
+                return value
+        raise UsageError(f"{name}: expected {words}, got {short_repr(value)}")
+
+    return kind
 
 
-def positive_number(name: str, value: Any) -> Any:
-    """A real number > 0, not infinite."""
-    return _real_number(name, value, "a positive finite number", lambda size: 0 < size < math.inf)
-
-
-def _real_number(name: str, value: Any, words: str, fits: Callable[[float], bool]) -> Any:
-    try:
-        if isinstance(value, Real) and fits(float(value)):
-            return value
-    except OverflowError:
-        words += " below 1e308"
-    raise UsageError(f"{name}: expected {words}, got {short_repr(value)}")
+number = number_kind("a number >= 0", lambda size: size >= 0)  # also infinite
+positive_number = number_kind("a positive finite number", lambda size: 0 < size < math.inf)
 
 
 def integer_kind(low: int, below: int | None, limits: str) -> Kind:
@@ -97,6 +94,7 @@ def sequence(name: str, value: Any, of: str = "values") -> tuple[Any, ...]:
 
 
 def strings(name: str, value: Any) -> tuple[str, ...]:
+    """Several texts, in a tuple."""
     found = sequence(name, value, "names")
     for one in found:
         if not isinstance(one, str):
@@ -105,6 +103,7 @@ def strings(name: str, value: Any) -> tuple[str, ...]:
 
 
 def choice_kind(known: Collection[str]) -> Kind:
+    """One of the known names."""
 
     def kind(name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in known:
@@ -145,6 +144,7 @@ def mapping(name: str, value: Any) -> Mapping[str, Any]:
 
 
 def function(name: str, value: Any) -> Any:
+    """Anything that can be called."""
     if not callable(value):
         raise UsageError(f"{name}: expected a function, got {short_repr(value)}")
     return value

@@ -22,8 +22,7 @@ _COMMAND = re.compile(r"(?m)(^|\s)(:(?=:[a-z-]+[^:\n]*::)|#(?=#\[))")
 
 def escape_invisible(text: str) -> str:
     """The text, each such character written as its escape, and commands broken."""
-    text = UNSEEN.sub(_escape, text) if UNSEEN.search(text) else text
-    return _COMMAND.sub(r"\1\2 ", text) if "::" in text or "##[" in text else text
+    return _COMMAND.sub(r"\1\2 ", UNSEEN.sub(_escape, text))
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -37,21 +37,32 @@ def explain_result(result: CheckResult) -> CheckResult:
 
     A claim that is no number has this cause and no other.
     """
-    evidence, found = result.evidence, replace(result, evidence=None)
-    missing = sum(map(_is_missing, result.findings))
-    row = checks.row(result.name)
-    is_missing = missing > 0 and (missing == len(result.findings) or bool(row and row.derivative))
-    if is_missing:  # of other checks a part of the findings may be, as memory that is read wrongly
-        message = "the claimed derivative is not a number, or infinite"
-        cause = named_cause("not a number", message, count_of(missing, "finding", "findings"))
-        found = replace(found, causes=(cause,))
-    with np.errstate(all="ignore"):
-        if isinstance(evidence, JacobianEvidence):
-            found = _result_with_place_and_causes(found, evidence)
-    if is_missing:
-        return found
-    causes = (*_causes_of_kinds(result), *_causes_of_linearity(evidence))
-    return replace(found, causes=ranked_causes((*causes, *found.causes)))
+    evidence, where, notes = result.evidence, result.where, result.notes
+    causes = _causes_of_missing_numbers(result)
+    is_missing = bool(causes)
+    if not is_missing:
+        causes = [*_causes_of_kinds(result), *_causes_of_linearity(evidence)]
+    if isinstance(evidence, JacobianEvidence):
+        with np.errstate(all="ignore"):
+            case = _finite_case(evidence)
+            where = place_of(case) or where
+            if not (is_missing or _are_at_kinks(evidence)):
+                found = causes_of_entries(case)
+                causes += found
+                notes = notes if found or evidence.whole else (*notes, _FEWER)
+    return replace(result, where=where, causes=ranked_causes(causes), notes=notes, evidence=None)
+
+
+def _causes_of_missing_numbers(result: CheckResult) -> list[Cause]:
+    """That a claim is no number; of a check that measures no derivative, if all are none.
+
+    There a part of the findings may be, as memory that is read wrongly.
+    """
+    missing, row = sum(map(_is_missing, result.findings)), checks.row(result.name)
+    if not missing or (missing < len(result.findings) and not (row and row.derivative)):
+        return []
+    message = "the claimed derivative is not a number, or infinite"
+    return [named_cause("not a number", message, count_of(missing, "finding", "findings"))]
 
 
 def _is_missing(finding: Finding) -> bool:
@@ -91,16 +102,6 @@ def _causes_of_linearity(evidence: object) -> tuple[Cause, ...]:
         return ()
     message = f"the {'tangent' if evidence.is_forward else 'gradient'} went through float32"
     return (named_cause("lower precision", message, "all its numbers have 24 bits"),)
-
-
-def _result_with_place_and_causes(result: CheckResult, evidence: JacobianEvidence) -> CheckResult:
-    """The failure with its place and causes, from measured entries."""
-    case, is_at_kinks = _finite_case(evidence), _are_at_kinks(evidence)
-    causes = result.causes or (() if is_at_kinks else causes_of_entries(case))
-    notes = result.notes
-    if not (causes or evidence.whole or is_at_kinks):
-        notes = (*notes, _FEWER)
-    return replace(result, where=place_of(case) or result.where, causes=causes, notes=notes)
 
 
 def _are_at_kinks(evidence: JacobianEvidence) -> bool:
