@@ -254,8 +254,8 @@ class Report:
     seed: int
     repeat: str = ""
 
-    # The report in a form of FORMS, as "details" or as "notebook"; set by the package: layer 0 does
-    # not know the renderers above it.
+    # The report in a form of FORMS or as "details"; set by the package: layer 0 does not know the
+    # renderers above it.
     renderer: ClassVar[Callable[[Report, str], str]]
 
     @property
@@ -312,10 +312,6 @@ class Report:
     def details(self) -> str:
         """The complete text, with what every check found and why others did not run."""
         return self._render_as("details")
-
-    def _repr_html_(self) -> str:
-        """The text in colour, for notebooks."""
-        return self._render_as("notebook")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the report to a file, in the format that its ending names.

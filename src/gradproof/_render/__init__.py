@@ -11,7 +11,6 @@ _FUNCTIONS = {
     "details": ("text", "details"),
     "json": ("json", "dump"),
     "html": ("html", "render"),
-    "notebook": ("text", "html_text"),
 }
 
 

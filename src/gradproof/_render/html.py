@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gradproof._data.records import Report, Verdict
 from gradproof._data.visible import escape_invisible
-from gradproof._render import summary, text
+from gradproof._render import summary
 from gradproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ def _template() -> jinja2.Template:
     )
     environment.globals.update(
         bounded=summary.bound_text,
-        report_text=functools.partial(text.html_text, full=True),
         result_text=summary.result_text,
     )
     return environment.get_template("report.html.jinja")

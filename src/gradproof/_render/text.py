@@ -4,12 +4,10 @@ A pass takes at most 8 lines; `details` has the finding of every check. Of a fai
 that failed, and the first that names a cause, are shown with their findings, every other one that
 failed or is open in a line or two, then those that passed or were skipped, and the line that
 repeats it. Where that takes more than 25 lines the first check is shown, and the others are named.
-In a notebook, and on a page, the lines have colours.
 """
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator
 
 from gradproof._data.records import CheckResult, Report, Verdict
@@ -152,28 +150,3 @@ def _names_by_reason(report: Report) -> dict[str, list[str]]:
         if each.verdict is Verdict.SKIPPED:
             reasons.setdefault(each.summary, []).append(each.name)
     return reasons
-
-
-# Of medium brightness: a contrast of at least 3 against white and against near-black.
-_STYLES = {
-    "title": "font-weight: 600",
-    "dim": "opacity: 0.75",
-    "place": "color: #3f84c8",
-    "passed": "color: #3d9257",
-    "failed": "color: #d2543d; font-weight: 600",
-    "inconclusive": "color: #b07a1e",
-    "skipped": "opacity: 0.75",
-}
-# Notebooks give what they show a font and a wrapping of their own, in which columns do not align.
-_BLOCK = "font-family: ui-monospace, monospace; white-space: pre; overflow-x: auto"
-
-
-def html_text(report: Report, *, full: bool = False) -> str:
-    """The text in colours that suit a light page and a dark one: HTML that needs nothing else."""
-    shown = "\n".join("".join(map(_element, line)) for line in lines(report, full=full))
-    return f'<pre style="{_BLOCK}">{shown}</pre>'
-
-
-def _element(span: Span) -> str:
-    words, style = html.escape(span.text), _STYLES.get(span.role)
-    return f'<span style="{style}">{words}</span>' if style else words
