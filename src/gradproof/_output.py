@@ -20,5 +20,5 @@ def format_of(file: str, option: str, forms: Sequence[str] = ("html", "json")) -
     """What to write by the end of the name. UsageError where it cannot be."""
     form = files.form_of(file, option, forms)
     if form == "html":
-        html.require_template_engine()
+        html.page_template()  # it says at once that Jinja2 is missing
     return form

@@ -236,7 +236,7 @@ def deleted():
         (jnp.sin, (jnp.ones(2),), {"order": jnp.ones(2)}, "order: expected a whole number"),
         (jnp.sin, (jnp.ones(2),), {"modes": 3}, "modes: expected a list of names, got 3"),
         (jnp.sin, (jnp.ones(2),), {"atol": "small"}, "atol: expected a number >= 0, got 'small'"),
-        (jnp.sin, (jnp.ones(2),), {"rtol": {"day": 1}}, "rtol: expected a number >= 0, got {"),
+        (jnp.sin, (jnp.ones(2),), {"rtol": {"day": 1}}, "rtol: expected a number >= 0, got {'"),
         (jnp.sin, (jnp.ones(2),), {"eps": jnp.ones(2)}, "eps: expected a positive finite number"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
@@ -118,7 +119,7 @@ def test_a_kink_has_its_sentence():
 
 
 def test_without_the_extra_a_sentence_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(UsageError, match="needs jinja2: pip install jinja2"):
         REPORTS["passed"].save("report.html")
 

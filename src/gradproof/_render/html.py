@@ -1,13 +1,10 @@
 """The report as one page that needs nothing else: no network, no other file, no script.
 
-What the page shows is gathered here; `report.html.jinja` is its form. Needs Jinja2,
-the extra `report`.
+`report.html.jinja` is its form. It needs Jinja2, the extra `report`.
 """
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
     import jinja2
 
 WORST_FIRST = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
-NEEDED = "jinja2"
 
 
 def render(report: Report) -> str:
@@ -38,21 +34,17 @@ def render_many(reports: Sequence[tuple[str, Report]]) -> str:
     Raises:
         UsageError: the extra `report` is not installed.
     """
-    require_template_engine()
+    template = page_template()
     rows = sorted(reports, key=lambda row: WORST_FIRST.index(row[1].verdict))
-    return _template().render(title=_title(rows), rows=rows)
+    return template.render(title=_title(rows), rows=rows, summary=summary)
 
 
-def require_template_engine() -> None:
-    """UsageError where a page could not be made, because the extra is not installed."""
-    if importlib.util.find_spec(NEEDED) is None:
-        raise UsageError(f"HTML needs {NEEDED}: pip install {NEEDED}")
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    import jinja2
-
+def page_template() -> jinja2.Template:
+    """The template of a page. UsageError where the extra `report` is not installed."""
+    try:
+        import jinja2
+    except ModuleNotFoundError:
+        raise UsageError("HTML needs jinja2: pip install jinja2") from None
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -60,10 +52,6 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: escape_invisible(value) if type(value) is str else value,
-    )
-    environment.globals.update(
-        bounded=summary.bound_text,
-        result_text=summary.result_text,
     )
     return environment.get_template("report.html.jinja")
 
