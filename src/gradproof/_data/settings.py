@@ -142,9 +142,6 @@ class RunSettings(Settings):
     batchings: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
 
-    def __post_init__(self) -> None:
-        """Nothing: whoever makes one has validated what the user gave."""
-
     @property
     def slack(self) -> float:
         """Relative tolerance of identities: what the caller chose; nothing beside rounding if not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -68,10 +69,11 @@ class Slot:
     limits: tuple[float, float] = OPEN
     # Coordinates that lie on these limits, (size,): they are not moved. None where none does.
     still: Mask | None = field(default=None, compare=False)
-    size: int = field(init=False, compare=False, repr=False)  # number of real coordinates
 
-    def __post_init__(self) -> None:
-        self.__dict__["size"] = math.prod(self.shape) * len(self.parts)
+    @functools.cached_property
+    def size(self) -> int:
+        """Number of real coordinates."""
+        return math.prod(self.shape) * len(self.parts)
 
     def place(self, position: int, slot: int) -> Place:
         """The entry that coordinate `position` of this slot, the `slot`-th of its space, names."""
@@ -92,15 +94,16 @@ class Space:
     """
 
     slots: tuple[Slot, ...]  # the arrays
-    # Where each slot begins, and the size of the space at the end.
-    offsets: tuple[int, ...] = field(init=False, compare=False, repr=False)
-    size: int = field(init=False, compare=False, repr=False)  # number of real coordinates
 
-    def __post_init__(self) -> None:
-        offsets = [0]
-        for slot in self.slots:
-            offsets.append(offsets[-1] + slot.size)
-        self.__dict__["offsets"], self.__dict__["size"] = tuple(offsets), offsets[-1]
+    @functools.cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each slot begins, and the size of the space at the end."""
+        return tuple(itertools.accumulate((slot.size for slot in self.slots), initial=0))
+
+    @functools.cached_property
+    def size(self) -> int:
+        """Number of real coordinates."""
+        return self.offsets[-1]
 
     @functools.cached_property
     def still(self) -> Mask | None:

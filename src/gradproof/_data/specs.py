@@ -14,7 +14,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
-_FORM = re.compile(r"(?P<dtype>\w+)\[(?P<shape>.*)\]", re.DOTALL)
+_FORM = re.compile(r"(?P<dtype>\w+)\[(?P<shape>([0-9]{1,18}(,[0-9]{1,18})*)?)\]")
 
 
 def drawn_array(text: str, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], str]:
@@ -34,7 +34,8 @@ def drawn_array(text: str, rng: np.random.Generator) -> tuple[np.ndarray[Any, An
     match = _FORM.fullmatch(re.sub(r"\s", "", text))
     if match is None:
         raise UsageError(
-            f"array: expected DTYPE[SIZE,...] such as float64[3,4], got {short_repr(text)}"
+            "array: expected DTYPE[SIZE,...] such as float64[3,4], where sizes are integers >= 0 "
+            f"of at most 18 digits, got {short_repr(text)}"
         )
     dtype, known = match["dtype"], FLOATS + COMPLEX + INTEGERS
     if dtype not in known:
@@ -42,12 +43,7 @@ def drawn_array(text: str, rng: np.random.Generator) -> tuple[np.ndarray[Any, An
             f"array: unknown dtype {short_repr(dtype)} in {short_repr(text)}; "
             f"use {', '.join(known)}"
         )
-    sizes = match["shape"].split(",") if match["shape"] else []
-    if not all(re.fullmatch(r"\d{1,18}", size, re.ASCII) for size in sizes):
-        raise UsageError(
-            f"array: sizes are integers >= 0 of at most 18 digits, got {short_repr(text)}"
-        )
-    shape = tuple(int(size) for size in sizes)
+    shape = tuple(map(int, re.findall("[0-9]+", match["shape"])))
     if dtype in INTEGERS:
         return np.asarray(rng.integers(0, 2, shape)), dtype
     values = np.asarray(rng.standard_normal(shape))
