@@ -6,7 +6,6 @@ Adding one is a file in `_checks` and a row here.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 # What checks were called before -> what they are called.
@@ -18,7 +17,6 @@ RENAMED = {
     "layout": "memory_layout",
     "state": "second_point",
 }
-LAST = math.inf  # rank of a check that tells no more of a mistake than the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +40,6 @@ class Check:
     after: tuple[str, ...] = ()
     # It is asked again at other inputs, by a sweep: it may fail there alone.
     elsewhere: bool = False
-    rank: float = LAST  # place in which a face tells of its failure that tells of one only
-    option: str = ""  # of a drop-in face that asks for it; "" where none does
     advice: str = ""  # what to look at where it failed and no cause is named
 
 
@@ -73,36 +69,26 @@ TABLE: tuple[Check, ...] = (
         name="backward",
         derivative=True,
         elsewhere=True,
-        rank=3,
-        option="backward",
     ),
     Check(
         name="forward",
         run="backward.check_forward",
         derivative=True,
         elsewhere=True,
-        rank=4,
-        option="forward",
     ),
     Check(
         name="forward_vs_backward",
         compares=True,
         elsewhere=True,
-        rank=10,
-        option="both",
     ),
     Check(
         name="linearity",
         compares=True,
-        rank=7,
-        option="either",
         advice=_TWICE,
     ),
     Check(
         name="memory_layout",
         compares=True,
-        rank=11,
-        option="backward",
         advice="make the array contiguous at the start of the function or of its backward; if that "
         "mends it, an index there ignores strides",
     ),
@@ -110,20 +96,14 @@ TABLE: tuple[Check, ...] = (
         name="grad_metadata",
         compares=True,
         elsewhere=True,
-        rank=1,
-        option="backward",
     ),
     Check(
         name="sparse",
-        rank=9,
-        option="backward",
         advice="compare the positions of the gradient's entries with those of the input",
     ),
     Check(
         name="missing_grad_output",
         compares=True,
-        rank=8,
-        option="undefined",
         advice="call the backward with None, or zeros, for one output at a time: a missing "
         "grad_output means zero",
     ),
@@ -134,30 +114,22 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         name="determinism",
-        rank=2,
-        option="backward",
         advice="run it twice by hand with the same numbers and compare, buffer by buffer; look "
         "for atomics, dropout, uninitialised memory, a buffer that is added to and never cleared",
     ),
     Check(
         name="side_effects",
-        rank=12,
-        option="backward",
         advice="copy before writing: inputs, grad_output and what was saved belong to others",
     ),
     Check(
         name="batched",
         compares=True,
-        rank=6,
-        option="batched",
         advice=_BATCH,
     ),
     Check(
         name="batched_forward",
         run="batched.check_forward",
         compares=True,
-        rank=5,
-        option="batched_forward",
         advice=_BATCH,
     ),
     Check(

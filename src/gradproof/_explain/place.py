@@ -23,7 +23,7 @@ def place_of(case: JacobianEvidence) -> str:
     wrong = case.wrong
     if not wrong.any():
         return ""
-    if not (case.whole and case.columns.size == case.domain.size):
+    if not case.whole:
         return _place_among_some(case)
     if wrong.all():
         return "everywhere"

@@ -12,7 +12,6 @@ import numpy as np
 
 from gradproof import _asserts
 from gradproof._compare.conclude import WITHOUT_ENTRIES
-from gradproof._data.checks import TABLE
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
 from gradproof._data.options import number, positive_number
@@ -79,7 +78,7 @@ class Options:
     nondet_tol: float
     masked: bool
     inconclusive: str
-    asked: Mapping[str, bool]  # by `option` in the table of checks
+    asked: Mapping[str, bool]  # by option: "backward", "undefined", "batched", ...
 
     def __post_init__(self) -> None:
         try:
@@ -91,9 +90,18 @@ class Options:
 
     def settings(self) -> RunSettings:
         """The same request in the engine's words, as the suite has it."""
-        modes = self.asked["backward"], self.asked["forward"]
-        given = {**self.asked, "both": all(modes), "either": any(modes)}
-        checks = tuple([row.name for row in TABLE if given.get(row.option)])
+        asked = self.asked
+        of_backward = ("backward", "memory_layout", "grad_metadata", "sparse", "determinism")
+        is_asked = {
+            **dict.fromkeys((*of_backward, "side_effects"), asked["backward"]),
+            "forward": asked["forward"],
+            "forward_vs_backward": asked["backward"] and asked["forward"],
+            "linearity": asked["backward"] or asked["forward"],
+            "missing_grad_output": asked["undefined"],
+            "batched": asked["batched"],
+            "batched_forward": asked.get("batched_forward", False),
+        }
+        checks = tuple([name for name, is_on in is_asked.items() if is_on])
         settings = RunSettings(
             checks=checks,
             atol=self.atol,

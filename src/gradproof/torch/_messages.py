@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from torch.autograd.gradcheck import GradcheckError as TorchGradcheckError
 
-from gradproof._data.checks import LAST, row
 from gradproof._data.records import Finding, Report
 from gradproof._data.visible import escape_invisible
 from gradproof._maps.contract import DifferentiableMap
@@ -106,15 +105,19 @@ _TRAITS = {
 }
 
 
+# PyTorch's gradcheck stops at the first mistake that it meets, and meets them in this order.
+_CHECKS_IN_ORDER = (
+    *("grad_metadata", "determinism", "backward", "forward", "batched_forward", "batched"),
+    *("linearity", "missing_grad_output", "sparse", "forward_vs_backward", "memory_layout"),
+    "side_effects",
+)
+
+
 def findings_in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """In the order in which PyTorch, which stops at the first, would meet them.
+    """In the order in which PyTorch would meet them; imaginary parts come before real ones."""
 
-    Imaginary parts come before real ones.
-    """
-
-    def key(finding: Finding) -> tuple[float, bool]:
-        check = row(finding.check)
-        return check.rank if check else LAST, _part(finding) != "imag"
+    def key(finding: Finding) -> tuple[int, bool]:
+        return _CHECKS_IN_ORDER.index(finding.check), _part(finding) != "imag"
 
     return sorted(findings, key=key)
 
