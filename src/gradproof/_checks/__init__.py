@@ -34,7 +34,7 @@ def requested_checks(settings: RunSettings) -> list[Check]:
         for row in TABLE
         if (
             row.name in settings.transforms
-            if row.transform or row.named
+            if row.named
             else row.always or row.order <= settings.order
         )
     ]
@@ -54,7 +54,7 @@ def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
     if row.compares and result.verdict is Verdict.FAILED and (reason := measurements.randomness):
         return CheckResult(row.name, Verdict.INCONCLUSIVE, reason)
     is_in_few_bits = measurements.unit > SINGLE and not settings.trusted
-    is_repeatable = row.compares and row.order == 1 and not (row.transform or row.named)
+    is_repeatable = row.compares and row.order == 1 and not row.named
     if result.verdict is Verdict.PASSED and is_in_few_bits and is_repeatable:
         return _failure_in_double(row, measurements) or result
     return result

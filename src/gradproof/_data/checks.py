@@ -34,7 +34,6 @@ class Check:
     derivative: bool = False
     # Claims made in several runs of the function, which a random one makes differ.
     compares: bool = False
-    transform: bool = False  # it is one AD transform, asked for by name
     named: bool = False  # a report has it only where it is asked for by name
     # Where one of these checks has failed it has nothing to add, and is not asked.
     after: tuple[str, ...] = ()
@@ -55,7 +54,7 @@ _DERIVATIVE = (
 
 
 # AD transforms, which claim the same derivative another way; JAX has two of them.
-_TRANSFORMS = ("functional_vjp", "functional_jvp", "compiled", "checkpointed", "hooks")
+TRANSFORMS = ("functional_vjp", "functional_jvp", "compiled", "checkpointed", "hooks")
 
 TABLE: tuple[Check, ...] = (
     Check(
@@ -159,10 +158,7 @@ TABLE: tuple[Check, ...] = (
         derivative=True,
         advice=_DERIVATIVE,
     ),
-    *(
-        Check(name=name, run="transforms.check", compares=True, transform=True)
-        for name in _TRANSFORMS
-    ),
+    *(Check(name=name, run="transforms.check", compares=True, named=True) for name in TRANSFORMS),
 )
 
 

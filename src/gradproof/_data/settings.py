@@ -12,7 +12,6 @@ from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof.errors import UsageError
 
 CHECK_NAMES = tuple(row.name for row in checks.TABLE)
-TRANSFORM_NAMES = tuple(row.name for row in checks.TABLE if row.transform)
 
 REFERENCES = ("double", "reference", "native")
 ACCUMULATORS = ("float32", "float64")  # formats in which a kernel may keep what it computes
@@ -20,10 +19,9 @@ ACCUMULATORS = ("float32", "float64")  # formats in which a kernel may keep what
 
 def _transforms(name: str, value: Any) -> tuple[str, ...]:
     """Names of some; True is all of them and False none."""
-    if isinstance(value, (str, Sequence)) or not hasattr(value, "__bool__"):
-        found: tuple[str, ...] = options.names_among(TRANSFORM_NAMES)(name, value)
-        return found
-    return TRANSFORM_NAMES if options.boolean(name, value) else ()
+    if isinstance(value, bool):
+        return checks.TRANSFORMS if value else ()
+    return tuple(options.names_among(checks.TRANSFORMS)(name, value))
 
 
 def _checks(name: str, value: Any) -> tuple[str, ...]:

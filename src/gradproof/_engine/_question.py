@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import Any
 
 from gradproof import _adapters
-from gradproof._data import options
+from gradproof._data import checks, options
 from gradproof._data.by_hand import ByHand
 from gradproof._data.inputs import input_selection, name_of, require_reference, split_arguments
 from gradproof._data.limits import space_with_limits
-from gradproof._data.settings import TRANSFORM_NAMES, RunSettings
+from gradproof._data.settings import RunSettings
 from gradproof._maps.contract import DifferentiableMap
 from gradproof.errors import UsageError
 
@@ -77,10 +77,10 @@ class Question:
         chosen = self._settings
         if isinstance(self.fn, ByHand) and {"hess", "hessp"} & self.fn.claims.keys():
             chosen = replace(chosen, order=max(chosen.order, 2))
-        if chosen.transforms is TRANSFORM_NAMES:
+        if chosen.transforms is checks.TRANSFORMS:
             there = {transform.name for transform in map_.transforms()}
             chosen = replace(
-                chosen, transforms=tuple(name for name in TRANSFORM_NAMES if name in there)
+                chosen, transforms=tuple(name for name in checks.TRANSFORMS if name in there)
             )
         return chosen.with_precision(map_.resolution)
 

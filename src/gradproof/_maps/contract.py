@@ -105,7 +105,7 @@ class Trait:
 class Transform:
     """An AD transform, which claims the same derivative another way: compiled, checkpointed, ..."""
 
-    name: str  # one of `gradproof._data.settings.TRANSFORM_NAMES`
+    name: str  # one of `gradproof._data.checks.TRANSFORMS`
     what: str  # it is called by the framework's users
     forward: bool = False  # it computes J u; else J^T v
 
