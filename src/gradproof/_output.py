@@ -13,7 +13,7 @@ def save(reports: Sequence[tuple[str, Report]], file: str, option: str, *, form:
     """Write named reports to a file that an option names, in a form or in that of its ending."""
     as_page = (form or format_of(file, option)) == "html"
     made = html.render_many(reports) if as_page else json.dump_many(reports) + "\n"
-    files.write(file, made, option)
+    files.write_file(file, made, option)
 
 
 def format_of(file: str, option: str, forms: Sequence[str] = ("html", "json")) -> str:

@@ -194,4 +194,4 @@ def _prepare_files(arguments: argparse.Namespace) -> None:
         _output.format_of(arguments.html, "--html", ("html",))
     for name in ("html", "json"):
         if (file := getattr(arguments, name)) is not None:
-            files.prepare(file, f"--{name}")
+            files.prepare_folder(file, f"--{name}")

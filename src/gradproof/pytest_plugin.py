@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
         SEED("--gradproof-seed", config.getoption("gradproof_seed"))
         if file is not None:
             _output.format_of(file, "--gradproof-report")
-            files.prepare(file, "--gradproof-report")
+            files.prepare_folder(file, "--gradproof-report")
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     run = _Run(config)

@@ -162,6 +162,6 @@ TABLE: tuple[Check, ...] = (
 )
 
 
-def row(name: str) -> Check | None:
+def row_of_check(name: str) -> Check | None:
     """The row of that name; None where there is none."""
     return next((each for each in TABLE if each.name == name), None)

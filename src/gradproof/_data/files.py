@@ -19,13 +19,13 @@ def _errors_with_option(path: str | os.PathLike[str], option: str) -> Iterator[N
         raise UsageError(f"{option}: cannot write {os.fspath(path)!r}: {error}") from error
 
 
-def write(path: str | os.PathLike[str], text: str, option: str) -> None:
+def write_file(path: str | os.PathLike[str], text: str, option: str) -> None:
     """Write a text to a file, as UTF-8. UsageError, which begins with the option, where not."""
     with _errors_with_option(path, option):
         Path(path).write_text(text, encoding="utf-8", newline="\n")
 
 
-def prepare(path: str | os.PathLike[str], option: str) -> None:
+def prepare_folder(path: str | os.PathLike[str], option: str) -> None:
     """Make the folder that a file is to be in. UsageError where no file can be written there."""
     with _errors_with_option(path, option):
         place = Path(path)

@@ -1,4 +1,7 @@
-"""Flattened domains and codomains: the border between arrays with names and real vectors."""
+"""Flattened domains and codomains: the border between arrays with names and real vectors.
+
+Beside them are the types of vectors and the few operations on them that NumPy lacks or is slow at.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,12 @@ def positions(mask: Array) -> list[int]:
 
 
 def dot(left: Array, right: Array) -> float:
+    """The inner product."""
     return float(left.dot(right))  # `@` takes thrice as long, of few numbers
 
 
 def norm(vector: Array) -> float:
+    """The Euclidean norm, also where its square is no number."""
     square = dot(vector, vector)
     if 0.0 < square < math.inf or not vector.shape[0]:
         return math.sqrt(square)

@@ -1,4 +1,4 @@
-r"""Texts of others, such as names and messages, with nothing in them that is not seen.
+r"""Texts for people: names and messages of others made visible, and words joined to a list.
 
 A terminal obeys control characters (ESC, and what they begin), and lines with characters for the
 direction of writing read otherwise than they are. Both are shown as Python writes them: `\x1b`.

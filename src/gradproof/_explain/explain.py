@@ -58,7 +58,7 @@ def _causes_of_missing_numbers(result: CheckResult) -> list[Cause]:
 
     There a part of the findings may be, as memory that is read wrongly.
     """
-    missing, row = sum(map(_is_missing, result.findings)), checks.row(result.name)
+    missing, row = sum(map(_is_missing, result.findings)), checks.row_of_check(result.name)
     if not missing or (missing < len(result.findings) and not (row and row.derivative)):
         return []
     message = "the claimed derivative is not a number, or infinite"

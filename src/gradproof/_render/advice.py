@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradproof._data.checks import TABLE, row
+from gradproof._data.checks import TABLE, row_of_check
 from gradproof._data.records import CheckResult, Report, Verdict, round_up
 
 # Part of the summary of a check that is open -> what to try; the first that fits.
@@ -67,7 +67,7 @@ def _advice(result: CheckResult, report: Report) -> str:
     kinds = {finding.kind for finding in result.findings}
     if len(kinds) == 1 and (advice := _OF_KIND.get(min(kinds))):
         return advice
-    found = row(result.name)
+    found = row_of_check(result.name)
     if found is None or found.advice or found.name not in _MODES:
         return found.advice if found else ""
     if result.kinks or "kink" in kinds:
