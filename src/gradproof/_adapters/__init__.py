@@ -9,6 +9,7 @@ from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from gradproof._data.by_hand import ByHand
 from gradproof._data.options import contained_values
 
 # Framework -> the attribute of its top module that names the type of its arrays.
@@ -30,9 +31,12 @@ def find_adapter(
 ) -> ModuleType | None:
     """The adapter for the framework of the inputs, or None. Imports no framework.
 
-    Containers (tuples, lists, mappings, dataclasses) are searched, then what the function holds:
-    a layer may have parameters and no input. The first framework found wins.
+    A derivative written by hand has one for arrays of any library. Otherwise containers (tuples,
+    lists, mappings, dataclasses) are searched, then what the function holds: a layer may have
+    parameters and no input. The first framework found wins.
     """
+    if isinstance(fn, ByHand):
+        return importlib.import_module("gradproof._numpy.adapter")
     for tree in ((inputs, kwargs), list(referenced_objects(fn))):
         for name, array in FRAMEWORKS.items():
             framework = sys.modules.get(name)
@@ -85,11 +89,6 @@ def parts_of(value: Any) -> Iterator[Any]:
     elif isinstance(value, FunctionType):
         yield from closure_values(value)
         yield from (value.__defaults__, value.__kwdefaults__, vars(value))
-
-
-def hand_written_adapter() -> ModuleType:
-    """The adapter for derivatives that are written by hand, of arrays of any library."""
-    return importlib.import_module("gradproof._numpy.adapter")
 
 
 def samples_module(framework: str) -> ModuleType:

@@ -47,22 +47,20 @@ class Question:
     ) -> None:
         options.container("inputs", inputs)
         options.container("kwargs", _keyword_arguments(fn, kwargs))
-        self.fn = fn
-        by_hand = isinstance(self.fn, ByHand)
-        if not (by_hand or callable(self.fn)):
-            raise UsageError(f"fn: expected a function, got {options.short_repr(self.fn)}")
+        if not (isinstance(fn, ByHand) or callable(fn)):
+            raise UsageError(f"fn: expected a function, got {options.short_repr(fn)}")
         if settings.reference is not None:
-            require_reference(self.fn, settings.reference)
-        self.function = self.fn.fn if isinstance(self.fn, ByHand) else self.fn
-        self.arguments, self.kwargs = split_arguments(self.fn, inputs, kwargs)
+            require_reference(fn, settings.reference)
+        self.fn = fn
+        self.function, further = (fn.fn, fn.args) if isinstance(fn, ByHand) else (fn, ())
+        self.arguments, self.kwargs = split_arguments(fn, inputs, kwargs)
         self._settings, self._domain = settings, domain
         self._variables = {
             "wrt": input_selection(wrt),
             "names": None if names is None else options.strings("names", names),
             "masked": bool(settings.masked),
         }
-        self.adapter = _adapters.hand_written_adapter() if by_hand else self._adapter()
-        further = self.fn.args if isinstance(self.fn, ByHand) else ()
+        self.adapter = _adapter_of(self.arguments, self.kwargs, fn)
         _require_parameters(self.function, (*self.arguments, *further), self.kwargs or {})
 
     def build(self, arguments: Any, kwargs: Any) -> DifferentiableMap:
@@ -78,23 +76,21 @@ class Question:
         if isinstance(self.fn, ByHand) and {"hess", "hessp"} & self.fn.claims.keys():
             chosen = replace(chosen, order=max(chosen.order, 2))
         if chosen.transforms is checks.TRANSFORMS:
-            there = {transform.name for transform in map_.transforms()}
-            chosen = replace(
-                chosen, transforms=tuple(name for name in checks.TRANSFORMS if name in there)
-            )
+            chosen = replace(chosen, transforms=tuple(each.name for each in map_.transforms()))
         return chosen.with_precision(map_.resolution)
 
-    def _adapter(self) -> ModuleType:
-        """The adapter of the framework of the arguments."""
-        adapter = _adapters.find_adapter(self.arguments, self.kwargs, self.fn)
-        if adapter is None:
-            kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in self.arguments))
-            raise UsageError(
-                f"inputs: expected at least one array of a supported framework, got "
-                f"{kinds or 'nothing'}; pass torch tensors with requires_grad=True or jax arrays, "
-                "jnp.asarray(x), or say what the derivative is, gradproof.by_hand(fn, vjp=...)"
-            )
-        return adapter
+
+def _adapter_of(arguments: Sequence[Any], kwargs: Any, fn: Any) -> ModuleType:
+    """The adapter of a function and its arguments. UsageError where there is none."""
+    adapter = _adapters.find_adapter(arguments, kwargs, fn)
+    if adapter is None:
+        kinds = ", ".join(dict.fromkeys(type(value).__name__ for value in arguments))
+        raise UsageError(
+            f"inputs: expected at least one array of a supported framework, got "
+            f"{kinds or 'nothing'}; pass torch tensors with requires_grad=True or jax arrays, "
+            "jnp.asarray(x), or say what the derivative is, gradproof.by_hand(fn, vjp=...)"
+        )
+    return adapter
 
 
 def _keyword_arguments(fn: Any, kwargs: Any) -> Mapping[str, Any]:
