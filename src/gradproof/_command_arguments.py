@@ -20,7 +20,7 @@ from gradproof import _adapters
 from gradproof._data.by_hand import CLAIMS
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.frames import users_traceback
-from gradproof._data.options import short_repr as in_a_message
+from gradproof._data.options import short_repr
 from gradproof._data.specs import drawn_array
 from gradproof.errors import UsageError
 
@@ -122,7 +122,7 @@ def call_arguments(
     for text in arguments.kwarg:
         name, equals, written = text.partition("=")
         if not (equals and name.isidentifier()):
-            raise UsageError(f"--kwarg: expected NAME=ARGUMENT, got {in_a_message(text)}")
+            raise UsageError(f"--kwarg: expected NAME=ARGUMENT, got {short_repr(text)}")
         named[name] = written
     if not any(map(_is_array, [*arguments.arguments, *named.values()])):
         raise UsageError("ARGUMENT: give at least one array, such as float64[8,16] or x.npy")
@@ -143,5 +143,5 @@ def _literal_value(option: str, text: str) -> Any:
             return text
         raise UsageError(
             f"{option}: expected an array such as float64[3,4], a file .npy or .pt, a literal of "
-            f"Python or a word, got {in_a_message(text)}"
+            f"Python or a word, got {short_repr(text)}"
         ) from None

@@ -12,7 +12,7 @@ from gradproof._render import html, json
 def save(reports: Sequence[tuple[str, Report]], file: str, option: str, *, form: str = "") -> None:
     """Write named reports to a file that an option names, in a form or in that of its ending."""
     as_page = (form or format_of(file, option)) == "html"
-    made = html.render_many(reports) if as_page else json.dump_many(reports) + "\n"
+    made = html.render_many(reports) if as_page else json.dump_many(reports)
     files.write_file(file, made, option)
 
 

@@ -105,15 +105,9 @@ def check_derivatives(request: pytest.FixtureRequest) -> Callable[..., Report]:
         UsageError: as `gradproof.assert_derivatives`, or a mark with an option without a name.
     """
 
-    def check_derivatives(
-        fn: Any,
-        inputs: Any,
-        kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Report:
+    def check_derivatives(fn: Any, inputs: Any, kwargs: Any = None, **options: Any) -> Report:
         __tracebackhide__ = True
-        marked = _options_of_marks(request)
-        return assert_derivatives(fn, inputs, kwargs, **{**marked, **options})
+        return assert_derivatives(fn, inputs, kwargs, **{**_options_of_marks(request), **options})
 
     return check_derivatives
 

@@ -20,9 +20,9 @@ def _errors_with_option(path: str | os.PathLike[str], option: str) -> Iterator[N
 
 
 def write_file(path: str | os.PathLike[str], text: str, option: str) -> None:
-    """Write a text to a file, as UTF-8. UsageError, which begins with the option, where not."""
+    """Write lines to a file, as UTF-8. UsageError, which begins with the option, where not."""
     with _errors_with_option(path, option):
-        Path(path).write_text(text, encoding="utf-8", newline="\n")
+        Path(path).write_text(text.rstrip("\n") + "\n", encoding="utf-8", newline="\n")
 
 
 def prepare_folder(path: str | os.PathLike[str], option: str) -> None:

@@ -327,7 +327,7 @@ class Report:
             UsageError: another ending, a file that cannot be written, or a missing package.
         """
         form = files.form_of(path, "path", FORMS)
-        files.write_file(path, self._render_as(form).rstrip("\n") + "\n", "path")
+        files.write_file(path, self._render_as(form), "path")
         return Path(path)
 
     def _render_as(self, form: str) -> str:

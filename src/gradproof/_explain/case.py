@@ -67,6 +67,11 @@ class InputBlock(JacobianEvidence):
         return np.abs(self.measured) > SLACK * self.allowed
 
     @property
+    def is_claimed(self) -> Mask:
+        """Where something other than zero is claimed, as far as can be told."""
+        return np.abs(self.claimed) > SLACK * self.allowed
+
+    @property
     def full_fit_text(self) -> str:
         """Evidence of a guess that predicts every entry."""
         return f"all {self.claimed.size:,} entries with respect to {self.name} fit"

@@ -10,7 +10,7 @@ import numpy as np
 from gradproof._data.records import Cause
 from gradproof._data.results import JacobianEvidence, count_of
 from gradproof._data.space import Indices
-from gradproof._explain.case import ENOUGH, SLACK, Change, InputBlock, input_blocks, is_fit
+from gradproof._explain.case import ENOUGH, Change, InputBlock, input_blocks, is_fit
 from gradproof._explain.causes import named_cause
 
 _MOST_AXES = 4  # of an array, of which every order is tried: 24
@@ -24,8 +24,7 @@ def transposed_gradient(block: InputBlock) -> Cause | None:
     """
     if not block.has_shape or not 1 < len(block.shape) <= _MOST_AXES:
         return None
-    shown = np.abs(block.claimed) > SLACK * block.allowed
-    if int((shown & block.wrong & block.is_live.any(axis=0)).sum()) < ENOUGH:
+    if int((block.is_claimed & block.wrong & block.is_live.any(axis=0)).sum()) < ENOUGH:
         return None
     axes = tuple(range(len(block.shape)))
     index = np.arange(math.prod(block.shape)).reshape(block.shape)
@@ -51,10 +50,8 @@ def _reordering(block: InputBlock, order: Indices) -> Change:
 
 def transposed_jacobian(block: InputBlock) -> Cause | None:
     """The Jacobian where its transpose belongs, as W g for W^T g."""
-    if not block.is_square or not block.fits(np.transpose):
-        return None
-    is_shown = block.wrong & (np.abs(block.claimed) > SLACK * block.allowed)
-    if int(is_shown.sum()) < ENOUGH:
+    is_shown = int((block.is_claimed & block.wrong).sum()) >= ENOUGH
+    if not (is_shown and block.is_square and block.fits(np.transpose)):
         return None
     message = f"the Jacobian of {block.name} is transposed"
     return named_cause("transposed", message, block.full_fit_text)
@@ -66,7 +63,7 @@ def misplaced_entries(block: InputBlock) -> Cause | None:
     So is an index that is off by one, argmin for argmax, a kernel that is not reversed, a gradient
     or a cotangent that is. Numbers are compared in order of size.
     """
-    moved = int((np.abs(block.claimed) > SLACK * block.allowed)[block.wrong].sum())
+    moved = int((block.is_claimed & block.wrong).sum())
     if moved < ENOUGH:
         return None
     entries, outputs = f"at other entries of {block.name}", "from other outputs"

@@ -49,7 +49,7 @@ def overwritten_gradient(block: InputBlock) -> Cause | None:
 
     Where it is that of the first throughout, the outputs after it may be detached as well.
     """
-    is_kept, is_read = block.claimed != 0, np.abs(block.measured) > SLACK * block.allowed
+    is_kept, is_read = block.claimed != 0, block.is_live
     lost = block.wrong.any(axis=0)
     is_copy = is_read.sum(axis=1).max() <= 1 and is_kept.sum(axis=0).max() <= 1
     if not (block.whole and is_copy and is_kept[:, lost].any(axis=0).all()):
