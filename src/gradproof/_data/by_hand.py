@@ -10,6 +10,13 @@ from gradproof._data import options
 from gradproof.errors import UsageError
 
 CLAIMS = ("vjp", "jvp", "jac", "grad", "hess", "hessp")
+# A claim that no check would ask for, and those because of which.
+_UNASKED = (
+    ("grad", ("vjp",)),
+    ("jac", ("jvp", "vjp")),
+    ("jac", ("jvp", "grad")),
+    ("hessp", ("hess",)),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,18 +94,12 @@ def by_hand(
     made = ByHand(fn, vjp, jvp, jac, grad, hess, hessp, more)
     if not made.claims:
         raise UsageError(f"by_hand: expected at least one of {'=, '.join(CLAIMS)}=")
-    backward = "vjp" if vjp is not None else "grad" if grad is not None else ""
-    unasked = ""
-    if backward == "vjp" and grad is not None:
-        unasked, others = "grad", "vjp="
-    elif backward and jvp is not None and jac is not None:
-        unasked, others = "jac", f"jvp= and {backward}="
-    elif hess is not None and hessp is not None:
-        unasked, others = "hessp", "hess="
-    if unasked:
-        raise UsageError(
-            f"{unasked}: beside {others} it would not be asked; check it in a call of its own"
-        )
+    for unasked, others in _UNASKED:
+        if {unasked, *others} <= made.claims.keys():
+            beside = " and ".join(f"{name}=" for name in others)
+            raise UsageError(
+                f"{unasked}: beside {beside} it would not be asked; check it in a call of its own"
+            )
     if not made.claims.keys() - {"jvp", "hess", "hessp"} and (hess or hessp):
         raise UsageError(
             f"{'hess' if hess else 'hessp'}: it is the derivative of the gradient; give that as "
