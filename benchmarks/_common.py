@@ -194,7 +194,7 @@ def record(path: Path | None, content: dict[str, Any]) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": machine(), **content}, indent=1, default=str)
-    files.write(path, text + "\n", "--json")
+    files.write_file(path, text, "--json")
 
 
 def percent(part: int, whole: int) -> str:

@@ -277,7 +277,7 @@ def test_wrong_usage_is_reported_in_one_sentence(argv, says, capsys):
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(calls, capsys, tmp_path):
     (tmp_path / "no").touch()
-    assert cli.main([*LAYER_NORM, "--json", str(tmp_path / "no" / "file")]) == 2
+    assert cli.main([*LAYER_NORM, "--json", str(tmp_path / "no" / "file.json")]) == 2
     assert calls == []
     assert "cannot write" in capsys.readouterr().err
 

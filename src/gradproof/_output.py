@@ -9,9 +9,9 @@ from gradproof._data.records import Report
 from gradproof._render import html, json
 
 
-def save(reports: Sequence[tuple[str, Report]], file: str, option: str, *, form: str = "") -> None:
-    """Write named reports to a file that an option names, in a form or in that of its ending."""
-    as_page = (form or format_of(file, option)) == "html"
+def save(reports: Sequence[tuple[str, Report]], file: str, option: str) -> None:
+    """Write named reports to a file that an option names, in the form of its ending."""
+    as_page = format_of(file, option) == "html"
     made = html.render_many(reports) if as_page else json.dump_many(reports)
     files.write_file(file, made, option)
 

@@ -113,8 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--budget", type=int, metavar="N", help="most calls, function and backward")
     add("--budget-seconds", type=float, metavar="S", help="most time")
     # The function may move to another folder, so file names are made absolute.
-    add("--html", type=os.path.abspath, metavar="FILE", help="also write an HTML page")
-    add("--json", type=os.path.abspath, metavar="FILE", help="also write the report as JSON")
+    add("--html", type=os.path.abspath, metavar="FILE.html", help="also write an HTML page")
+    add("--json", type=os.path.abspath, metavar="FILE.json", help="also write the report as JSON")
     add("--quiet", action="store_true", help="print no report; the exit status tells")
     check.set_defaults(run=_run_check, sweep=None, transforms=None)
 
@@ -153,7 +153,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         _print_reports([CaseResult(report.target, report)])
     for form in ("json", "html"):
         if (file := getattr(arguments, form)) is not None:
-            _output.save([(report.target, report)], file, f"--{form}", form=form)
+            _output.save([(report.target, report)], file, f"--{form}")
     return STATUS_OF[report.verdict]
 
 
@@ -190,8 +190,7 @@ def _print_reports(results: Sequence[CaseResult]) -> None:
 
 def _prepare_files(arguments: argparse.Namespace) -> None:
     """Refuse files now that cannot be written at the end."""
-    if arguments.html is not None:
-        _output.format_of(arguments.html, "--html", ("html",))
-    for name in ("html", "json"):
-        if (file := getattr(arguments, name)) is not None:
-            files.prepare_folder(file, f"--{name}")
+    for form in ("html", "json"):
+        if (file := getattr(arguments, form)) is not None:
+            _output.format_of(file, f"--{form}", (form,))
+            files.prepare_folder(file, f"--{form}")
