@@ -83,6 +83,11 @@ def test_lines_fit_80_columns_unless_a_name_is_longer_and_a_failure_takes_25_at_
         assert line == line.rstrip()
 
 
+def test_a_name_that_is_longer_than_a_line_is_shown_whole():
+    name = "encoder" + 10 * ".layer" + ".weight"
+    assert name in str(report(*REPORTS["passed"].checks, inputs=(f"{name}: float64[3]",) * 2))
+
+
 def test_a_failure_that_several_checks_see_takes_at_most_25_lines():
     everything = REPORTS["explained"].checks
     long = f"{'a batch differs from the loop, as ' * 4}it should not"

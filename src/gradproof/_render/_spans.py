@@ -32,16 +32,17 @@ def plain_text(line: Line) -> str:
 
 def wrapped_lines(label: str, text: str, role: str = "", most: int = 0) -> Iterator[Line]:
     """The text behind a label, continued below its first letter, in `most` lines if given."""
-    lines = textwrap.wrap(
-        text,
-        max(WIDTH - len(label), MIN_WRAP),
-        max_lines=most or None,
-        placeholder=" ...",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    width = max(WIDTH - len(label), MIN_WRAP)
+    lines = _lines_of_words(text, width)
+    if most and len(lines) > most:  # textwrap's max_lines would leave out words longer than a line
+        lines[most - 1 :] = [_lines_of_words(lines[most - 1], width - 4)[0] + " ..."]
     for number, line in enumerate(lines):
         yield (Span(label if number == 0 else " " * len(label)), Span(line, role))
+
+
+def _lines_of_words(text: str, width: int) -> list[str]:
+    """The text in lines; words are never broken."""
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def place(kind: str, at: Place) -> str:

@@ -23,13 +23,7 @@ from gradproof._render._details import (
     lines_below,
     lines_of_notes,
 )
-from gradproof._render._spans import (
-    WIDTH,
-    Line,
-    Span,
-    plain_text,
-    wrapped_lines,
-)
+from gradproof._render._spans import WIDTH, Line, Span, plain_text, wrapped_lines
 from gradproof._render.advice import advice_by_check
 
 LINES_OF_FAILURE = 25  # what does not fit is in the records, and on the page
