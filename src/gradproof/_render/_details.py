@@ -22,19 +22,16 @@ class Amount:
         notes: its remarks.
         arrays: those whose statistics are shown, in a line each.
         names: lines for the names of checks that passed, or were skipped.
-        arguments: lines for the names of inputs, and of outputs.
-        note_lines: lines of a remark; 0 for all.
     """
 
     findings: int
     notes: int
     arrays: int
     names: int
-    arguments: int = 4
-    note_lines: int = 0
 
 
-PASS = Amount(1, 1, 0, 3, arguments=1, note_lines=1)
+# Of a pass names of arguments, remarks and reasons have a line each, too.
+PASS = Amount(1, 1, 0, 3)
 BRIEF, USUAL, FULL = Amount(1, 1, 0, 1), Amount(3, 3, 3, 8), Amount(7, 100, 20, 8)
 
 
@@ -58,7 +55,7 @@ def lines_below(result: CheckResult, advice: str, amount: Amount) -> Iterator[Li
 
 def lines_of_notes(notes: tuple[str, ...], amount: Amount) -> Iterator[Line]:
     for note in tuple(dict.fromkeys(notes))[: amount.notes]:
-        yield from wrapped_lines("    note: ", note, "dim", most=amount.note_lines)
+        yield from wrapped_lines("    note: ", note, "dim", most=int(amount is PASS))
 
 
 def _findings(result: CheckResult, amount: Amount) -> Iterator[Line]:

@@ -59,8 +59,9 @@ def lines(report: Report, *, full: bool = False) -> list[Line]:
 def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator[Line]:
     """The report with a line for each check shown, and details below some of them, or below all."""
     yield from _title(report)
-    yield from wrapped_lines("  inputs   ", ", ".join(report.inputs), most=amount.arguments)
-    yield from wrapped_lines("  outputs  ", ", ".join(report.outputs), most=amount.arguments)
+    most = 1 if amount is PASS else 4
+    yield from wrapped_lines("  inputs   ", ", ".join(report.inputs), most=most)
+    yield from wrapped_lines("  outputs  ", ", ".join(report.outputs), most=most)
     if shown:
         yield ()
     advice = advice_by_check(report)
