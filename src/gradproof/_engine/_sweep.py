@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from dataclasses import replace
@@ -29,22 +30,21 @@ def report_with_sweep(report: Report, question: Question, settings: RunSettings)
         settings: of the run; the budgets hold for the whole sweep.
     """
     started, calls = time.perf_counter(), Counter[str]()
+    end = started + (settings.budget_seconds or math.inf)
     samples = Samples(question.adapter, question.function, question.arguments, question.kwargs)
-    cases = list(samples.cases(settings.seed or 0))
+    cases = list(samples.cases(settings.seed))
     repeated = {row.name for row in checks.TABLE if row.elsewhere}
     requested = tuple(name for name in settings.checks if name in repeated)
     reports: dict[str, Report] = {}  # by label, of the inputs that the function takes
     notes: list[str] = []
     refused = 0
     for position, case in enumerate(cases, 1):
-        left, limit = settings.budget - calls.total(), settings.budget_seconds
-        if limit is not None:
-            limit -= time.perf_counter() - started
-        if left < 1 or (limit is not None and limit <= 0):
+        left, seconds = settings.budget - calls.total(), end - time.perf_counter()
+        if left < 1 or seconds <= 0:
             notes.append(f"the budget was spent after {position - 1} of {len(cases)} inputs")
             break
-        budgets: dict[str, Any] = {"budget": min(left, MOST_CALLS), "budget_seconds": limit}
-        there = replace(settings, checks=requested, sweep=False, **budgets)
+        budget = min(left, MOST_CALLS)
+        there = replace(settings, checks=requested, budget=budget, budget_seconds=seconds)
         calls["function"] += 1
         at_case = _report_at(question, samples.call(case), there, report.target)
         if at_case is None:
