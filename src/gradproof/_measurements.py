@@ -147,7 +147,7 @@ class Measurements:
 
     @cached_property
     def pushforward_rounding(self) -> Values:
-        """How far rounding moves J u of the tangent, (m,), likewise."""
+        """How far rounding moves J u of the tangent, (m,): 16 times what four runs show."""
         return self.rounding_of_product(self.tangent, self.pushforward, forward=True)
 
     def rounding_of_product(self, probe: Values, known: Values, *, forward: bool) -> Values:
@@ -207,7 +207,7 @@ class Measurements:
         return _HONEST * worst
 
     def _pooled(self, rounding: Values, *, forward: bool) -> Values:
-        """The same, no entry below what is usual in its array: few runs of one may be exact."""
+        """Roundings, none below what is usual in its array: few runs of one entry may be exact."""
         space = self.map.codomain if forward else self.map.domain
         for position in range(len(space.slots)):
             part = rounding[space.span(position)]
@@ -237,10 +237,10 @@ class Measurements:
         )
 
     def derivative(self, mode: Mode) -> Measurements:
-        """Those of what a mode claims, as a map: (x, v) -> J(x)^T v, or (x, u) -> J(x) u.
+        """Measurements of what a mode claims, as a map: (x, v) -> J(x)^T v, or (x, u) -> J(x) u.
 
-        It is at the point and at the cotangent, or the tangent. Below double precision it is of the
-        same function on float64 arrays.
+        The point of this map is the point and the cotangent, or the tangent. Below double precision
+        the claims are those of the same function on float64 arrays.
 
         Raises:
             Unsupported: that mode cannot be differentiated, or there is no such function.
@@ -265,7 +265,7 @@ class Measurements:
 
     @cached_property
     def double(self) -> Measurements:
-        """Those of the same function on float64 arrays; itself where it is in double precision.
+        """Measurements of the function on float64 arrays; these, if its arrays are such already.
 
         Raises:
             Unsupported: the function does not run there, or has another value there.
@@ -278,7 +278,7 @@ class Measurements:
 
     @cached_property
     def double_with_rounded_claims(self) -> Measurements:
-        """As `double`, of claims that may be rounded as in single precision.
+        """Measurements like `double`, of claims that may be rounded as in single precision.
 
         A kernel for few bits keeps sums, and what it saves for its backward, in float32, whatever
         its arrays are. That is no mistake.

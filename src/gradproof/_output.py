@@ -17,7 +17,7 @@ def save(reports: Sequence[tuple[str, Report]], file: str, option: str) -> None:
 
 
 def format_of(file: str, option: str, forms: Sequence[str] = ("html", "json")) -> str:
-    """What to write by the end of the name. UsageError where it cannot be."""
+    """The format that the ending of a name asks for. UsageError where it cannot be written."""
     form = files.form_of(file, option, forms)
     if form == "html":
         html.page_template()  # it says at once that Jinja2 is missing

@@ -163,7 +163,7 @@ def _results_from(executor: Executor, cases: dict[str, Case]) -> Iterator[CaseRe
 
 
 def _results_one_by_one(executor: Executor, cases: dict[str, Case]) -> Iterator[CaseResult]:
-    """The same, each case after the one before; in a new process where the executor is broken."""
+    """Results of cases run one after another, in a new process where the executor is broken."""
     place: Executor | None = executor
     try:
         executor.submit(int)

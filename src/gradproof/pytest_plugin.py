@@ -135,7 +135,7 @@ class _Run(_asserts.Run):
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """What is checked meanwhile, in fixtures too, is the test's."""
+        """Remember the test, whose checks are all that run meanwhile, those of fixtures too."""
         self._item = item
         try:
             return (yield)

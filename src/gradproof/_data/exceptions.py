@@ -1,4 +1,4 @@
-"""What messages quote of an exception, of a class of the user's, whose text may raise as well."""
+"""Texts of exceptions for messages. A class of the user's may raise when its text is asked for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _LETTERS = 160  # of what an exception says, in a summary
 
 
 def text_of(error: BaseException) -> str:
-    """All of it."""
+    """The text of an error; "" where asking for it raises."""
     try:
         return str(error)
     except Exception:  # whatever the text of the user's class raises: it has none then
@@ -20,7 +20,7 @@ def short_line(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line; its type where it says nothing."""
+    """The first line of an error's text; its type where there is no text."""
     return short_line(text_of(error)) or type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""What is shown as whose: errors of the user's code without our frames, public names as ours."""
+"""Tracebacks of the user's code without our frames, and public classes under public names."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from gradproof.errors import UsageError
 
 @dataclass(frozen=True)
 class HeldEntries:
-    """What stays as it is."""
+    """Infinite entries of a point, which no call moves."""
 
     values: Array  # the point as the user gave it
     mask: Array  # where it is infinite

@@ -1,4 +1,4 @@
-"""What is found of one mode's claims at one point, with the measured numbers behind it.
+"""Results about the claims of one mode at one point, with the measured numbers behind them.
 
 A check turns it into a `CheckResult`; the blocks are the evidence that places and causes come from.
 """
@@ -61,7 +61,7 @@ class JacobianEvidence(MeasuredBlock):
 
 @dataclass(frozen=True)
 class PointResult:
-    """What the claims of one mode are found to be, at one point.
+    """The verdict on the claims of one mode at one point.
 
     Attributes:
         verdict: PASSED, FAILED or INCONCLUSIVE.

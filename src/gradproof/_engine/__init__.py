@@ -27,7 +27,7 @@ _OF_GRADCHECK = ("eps", "raise_exception", "nondet_tol", "fast_mode", "masked")
 
 
 def _refuse_options_of_gradcheck(face: Callable[P, Result]) -> Callable[P, Result]:
-    """The same function; an option of PyTorch's gradcheck is refused with where it is taken."""
+    """The function; it refuses options of PyTorch's gradcheck and says where they are taken."""
 
     @functools.wraps(face)
     def refuse_or_call(*args: P.args, **kwargs: P.kwargs) -> Result:

@@ -71,7 +71,7 @@ class Question:
         return map_
 
     def settings(self, map_: DifferentiableMap) -> RunSettings:
-        """What is asked of such a map."""
+        """The settings of a run on a map of this function."""
         chosen = self._settings
         if isinstance(self.fn, ByHand) and {"hess", "hessp"} & self.fn.claims.keys():
             chosen = replace(chosen, order=max(chosen.order, 2))

@@ -76,7 +76,7 @@ def causes_of_entries(case: JacobianEvidence) -> tuple[Cause, ...]:
 
 
 def _case_with_fewer_rows(case: JacobianEvidence) -> JacobianEvidence:
-    """As many rows as recognisers look at, the wrong ones first."""
+    """A case of as many rows as recognisers look at, wrong rows before others."""
     if case.wrong.size <= _MOST_ENTRIES:
         return case
     wrong_first = np.argsort(~case.wrong_rows, kind="stable")

@@ -15,7 +15,7 @@ LONGEST = 4  # lines of a message
 
 @dataclass(frozen=True)
 class Amount:
-    """How many are shown of one check.
+    """How much of each check is shown.
 
     Attributes:
         findings: disagreements; the first is shown in full, the others in a line each.
@@ -107,7 +107,7 @@ def _kinks(result: CheckResult) -> Iterator[Line]:
 
 
 def is_entry(finding: Finding) -> bool:
-    """Whether it is a number of the Jacobian; anything else is described by its message."""
+    """Whether a finding is about a number of the Jacobian; others have a message alone."""
     return finding.kind == "entry" and (finding.input is not None or finding.output is not None)
 
 
