@@ -54,9 +54,10 @@ def explain_result(result: CheckResult) -> CheckResult:
 
 
 def _causes_of_missing_numbers(result: CheckResult) -> list[Cause]:
-    """That a claim is no number; of a check that measures no derivative, if all are none.
+    """The cause of claims that are no numbers, as a list; [] where another cause is to be found.
 
-    There a part of the findings may be, as memory that is read wrongly.
+    A check that measures no derivative may read some such numbers from memory that is not its own,
+    so that there all findings must be of them.
     """
     missing, row = sum(map(_is_missing, result.findings)), checks.row_of_check(result.name)
     if not missing or (missing < len(result.findings) and not (row and row.derivative)):
