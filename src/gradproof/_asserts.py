@@ -97,13 +97,23 @@ def assert_derivatives(
     except Exception as error:  # of the user's function, or UsageError: not our frames
         drop_our_frames(error)
         raise error
-    report = _run.count_report(report, way)
+    report = settled_report(report, way)
     if report.verdict is Verdict.SKIPPED:
         why = summary.deciding_text(report)
         raise UsageError(f"checks: nothing of {report.target} was tested: {why}; ask for others")
+    return report
+
+
+def settled_report(report: Report, way: str, message: str = "") -> Report:
+    """The report as the run counts and shows it; DerivativeError, with the message, if it fails.
+
+    An inconclusive report fails, warns or does nothing, as `way` of WAYS says.
+    """
+    __tracebackhide__ = True
+    report = _run.count_report(report, way)
     undecided = report.verdict is Verdict.INCONCLUSIVE
     if not report or (undecided and way == "error"):
-        raise DerivativeError(report=report)
+        raise DerivativeError(message, report)
     if undecided and way == "warn":
         warnings.warn(undecided_line(report), DerivativeWarning, stacklevel=users_frame()[1])
     return report

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,15 +21,14 @@ from jax import tree_util
 
 from gradproof import _asserts
 from gradproof._data import options
-from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
-from gradproof._data.records import Report, Verdict
+from gradproof._data.records import Report
 from gradproof._data.settings import RTOL, RunSettings
 from gradproof._engine import run_checks
 from gradproof._guard import guard_face
 from gradproof._numdiff.probes import random_cotangent, random_tangent
 from gradproof._numdiff.steps import coordinate_scales
-from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
+from gradproof.errors import DerivativeError, UsageError
 from gradproof.jax._adapter import JaxMap, is_near
 from gradproof.jax._call import JaxCall
 from gradproof.jax._tree import JaxArguments, floating_leaves, is_floating
@@ -242,13 +240,7 @@ class _Question:
         __tracebackhide__ = True
         settings = self._settings(map_, _CHECKS[mode])
         report = run_checks(map_, settings, target=f"{words} of {self.target}")
-        report = _asserts.current_run().count_report(report, "warn")
-        if not report:
-            raise DerivativeError(self.prefix, report)
-        if report.verdict is Verdict.INCONCLUSIVE:
-            line = _asserts.undecided_line(report)
-            warnings.warn(line, DerivativeWarning, stacklevel=users_frame()[1])
-        return report
+        return _asserts.settled_report(report, "warn", self.prefix)
 
     def _settings(self, map_: JaxMap, checks: tuple[str, ...]) -> RunSettings:
         return RunSettings(
