@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gradproof import _adapters
 from gradproof._adapters.samples import SampleCall, Samples
-from gradproof._data.inputs import split_arguments
+from gradproof._data.inputs import positional_arguments
 from gradproof.errors import UsageError
 
 __all__ = ["inputs"]
@@ -54,7 +54,7 @@ def inputs(
         ... def test_sin(inputs):
         ...     assert_derivatives(torch.sin, inputs)
     """
-    arguments, kwargs = split_arguments(fn, examples, kwargs)
+    arguments = positional_arguments(fn, examples)
     adapter = _adapters.find_adapter(arguments, kwargs, fn)
     samples = None if adapter is None else Samples(adapter, fn, arguments)
     if samples is None or not samples.values:

@@ -6,7 +6,7 @@ import fnmatch
 import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -53,33 +53,28 @@ def _bare_function(fn: Any) -> Any:
     return fn
 
 
-def split_arguments(
-    fn: Callable[..., Any] | ByHand,
-    inputs: Any,
-    kwargs: Mapping[str, Any] | None,
-) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
-    """Positional and keyword arguments from what the user handed over.
+def positional_arguments(fn: Callable[..., Any] | ByHand, inputs: Any) -> tuple[Any, ...]:
+    """The positional arguments in what the user handed over.
 
     A dict is one argument. So is a named tuple where the function takes no more.
     Numbers for a function of one argument are that argument, a vector, where the derivative is
     written by hand; a framework's function would have to guess of which dtype.
     """
-    by_hand = isinstance(fn, ByHand)
-    fn = fn.fn if isinstance(fn, ByHand) else fn
-    if isinstance(inputs, tuple) and hasattr(inputs, "_fields") and _takes_one(fn, len(inputs)):
-        return (inputs,), kwargs
-    if isinstance(inputs, (tuple, list)):
-        if all(isinstance(value, (int, float, complex)) for value in inputs) and _takes_one(
-            fn, len(inputs)
-        ):
-            if by_hand:
-                return ([1.0 * value for value in inputs],), kwargs
-            raise UsageError(
-                f"inputs: expected the one argument of {name_of(fn)}, got {len(inputs)}; hand a "
-                "vector over as an array, np.array(...)"
-            )
-        return tuple(inputs), kwargs
-    return (inputs,), kwargs
+    function = fn.fn if isinstance(fn, ByHand) else fn
+    if not isinstance(inputs, (tuple, list)):
+        return (inputs,)
+    if not _takes_one(function, len(inputs)):
+        return tuple(inputs)
+    if hasattr(inputs, "_fields"):
+        return (inputs,)
+    if not all(isinstance(value, (int, float, complex)) for value in inputs):
+        return tuple(inputs)
+    if isinstance(fn, ByHand):
+        return ([1.0 * value for value in inputs],)
+    raise UsageError(
+        f"inputs: expected the one argument of {name_of(function)}, got {len(inputs)}; hand a "
+        "vector over as an array, np.array(...)"
+    )
 
 
 def _takes_one(fn: Callable[..., Any], given: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from gradproof import _adapters
 from gradproof._data import checks, options
 from gradproof._data.by_hand import ByHand
-from gradproof._data.inputs import input_selection, name_of, require_reference, split_arguments
+from gradproof._data.inputs import input_selection, name_of, positional_arguments, require_reference
 from gradproof._data.limits import space_with_limits
 from gradproof._data.settings import RunSettings
 from gradproof._maps.contract import DifferentiableMap
@@ -53,7 +53,7 @@ class Question:
             require_reference(fn, settings.reference)
         self.fn = fn
         self.function, further = (fn.fn, fn.args) if isinstance(fn, ByHand) else (fn, ())
-        self.arguments, self.kwargs = split_arguments(fn, inputs, kwargs)
+        self.arguments, self.kwargs = positional_arguments(fn, inputs), kwargs
         self._settings, self._domain = settings, domain
         self._variables = {
             "wrt": input_selection(wrt),

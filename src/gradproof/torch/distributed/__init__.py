@@ -13,7 +13,7 @@ from typing import Any
 
 from gradproof._data import options
 from gradproof._data.exceptions import exception_line
-from gradproof._data.inputs import input_selection, name_of, split_arguments
+from gradproof._data.inputs import input_selection, name_of, positional_arguments
 from gradproof._data.records import Report
 from gradproof._data.settings import RunSettings, run_settings
 from gradproof._engine import run_checks
@@ -100,9 +100,9 @@ def check(
     def parsed() -> tuple[Local, RunSettings]:
         options.names_among(CHECKS)("checks", checks)
         settings = run_settings(**given)
-        arguments, keywords = split_arguments(fn, inputs, kwargs or {})
+        arguments = positional_arguments(fn, inputs)
         placing = Placing(placements or {}, ranks.rank)
-        return Local(fn, arguments, keywords or {}, input_selection(wrt), placing), settings
+        return Local(fn, arguments, kwargs or {}, input_selection(wrt), placing), settings
 
     try:
         with closing(ranks):
