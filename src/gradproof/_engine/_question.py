@@ -46,14 +46,15 @@ class Question:
         names: Sequence[str] | None = None,
     ) -> None:
         options.container("inputs", inputs)
-        options.container("kwargs", _keyword_arguments(fn, kwargs))
+        self.kwargs = _keyword_arguments(fn, kwargs)
+        options.container("kwargs", self.kwargs)
         if not (isinstance(fn, ByHand) or callable(fn)):
             raise UsageError(f"fn: expected a function, got {options.short_repr(fn)}")
         if settings.reference is not None:
             require_reference(fn, settings.reference)
         self.fn = fn
         self.function, further = (fn.fn, fn.args) if isinstance(fn, ByHand) else (fn, ())
-        self.arguments, self.kwargs = positional_arguments(fn, inputs), kwargs
+        self.arguments = positional_arguments(fn, inputs)
         self._settings, self._domain = settings, domain
         self._variables = {
             "wrt": input_selection(wrt),
@@ -61,7 +62,7 @@ class Question:
             "masked": bool(settings.masked),
         }
         self.adapter = _adapter_of(self.arguments, self.kwargs, fn)
-        _require_parameters(self.function, (*self.arguments, *further), self.kwargs or {})
+        _require_parameters(self.function, (*self.arguments, *further), self.kwargs)
 
     def build(self, arguments: Any, kwargs: Any) -> DifferentiableMap:
         """The map of the function at these arguments."""
@@ -80,7 +81,7 @@ class Question:
         return chosen.with_precision(map_.resolution)
 
 
-def _adapter_of(arguments: Sequence[Any], kwargs: Any, fn: Any) -> ModuleType:
+def _adapter_of(arguments: Sequence[Any], kwargs: Mapping[str, Any], fn: Any) -> ModuleType:
     """The adapter of a function and its arguments. UsageError where there is none."""
     adapter = _adapters.find_adapter(arguments, kwargs, fn)
     if adapter is None:
