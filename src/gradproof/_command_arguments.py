@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gradproof import _adapters
-from gradproof._data.by_hand import CLAIMS
+from gradproof._data.by_hand import ByHand
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.frames import users_traceback
 from gradproof._data.options import short_repr
@@ -71,11 +71,11 @@ def _imported_file(name: str) -> ModuleType:
     return module
 
 
-def framework_of_arrays(arguments: argparse.Namespace, function: Callable[..., Any]) -> str:
+def framework_of_arrays(told: str | None, function: Callable[..., Any] | ByHand) -> str:
     """The framework of the arrays: as told, or what the function's module is of or imports."""
-    if arguments.framework is not None:
-        return str(arguments.framework)
-    if any(getattr(arguments, claim) is not None for claim in CLAIMS):
+    if told is not None:
+        return told
+    if isinstance(function, ByHand):
         return "numpy"
     module = getattr(function, "__module__", None) or type(function).__module__
     imported = vars(sys.modules[module]).values() if module in sys.modules else ()

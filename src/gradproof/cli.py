@@ -138,7 +138,8 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
             if (text := getattr(arguments, claim)) is not None
         }
         fn = gradproof.by_hand(function, **claims) if claims else function
-        inputs, kwargs = call_arguments(arguments, framework_of_arrays(arguments, function), seed)
+        framework = framework_of_arrays(arguments.framework, fn)
+        inputs, kwargs = call_arguments(arguments, framework, seed)
         try:
             with Console(stderr=True).status(f"checking {escape(arguments.target)}"):
                 report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)

@@ -72,7 +72,7 @@ def causes_of_entries(case: JacobianEvidence) -> tuple[Cause, ...]:
     case = _case_with_fewer_rows(case)
     swapped = swapped_inputs(case)
     found = [swapped] if swapped else []
-    return ranked_causes([*found, *_causes_of_blocks(case, list(input_blocks(case)))])
+    return ranked_causes([*found, *_causes_of_blocks(case)])
 
 
 def _case_with_fewer_rows(case: JacobianEvidence) -> JacobianEvidence:
@@ -85,17 +85,17 @@ def _case_with_fewer_rows(case: JacobianEvidence) -> JacobianEvidence:
     return replace(case, **{name: getattr(case, name)[kept] for name in tables}, whole=False)
 
 
-def _causes_of_blocks(case: JacobianEvidence, blocks: list[InputBlock]) -> Iterator[Cause]:
+def _causes_of_blocks(case: JacobianEvidence) -> Iterator[Cause]:
     """One cause for each name, weighed by the wrong entries of the blocks that it explains."""
     found: dict[str, dict[int, Cause]] = {}
-    for block in blocks:
+    shares: dict[int, float] = {}
+    for block in input_blocks(case):
+        shares[block.position] = block.wrong_count / int(case.wrong.sum())
         for recogniser in _OF_BLOCK:
             if cause := recogniser(block):
                 found.setdefault(cause.name, {}).setdefault(block.position, cause)
                 if cause.name == "zero":
                     break  # nothing is claimed there that a formula could explain
-    total = int(case.wrong.sum())
-    shares = {block.position: block.wrong_count / total for block in blocks}
     for name, causes in found.items():
         messages = dict.fromkeys(cause.message for cause in causes.values())
         evidence = dict.fromkeys(cause.evidence for cause in causes.values())
