@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gradproof import _adapters
 from gradproof._adapters.samples import SampleCall, Samples
+from gradproof._data.by_hand import ByHand
 from gradproof._data.inputs import positional_arguments
 from gradproof.errors import UsageError
 
@@ -19,7 +20,7 @@ __all__ = ["inputs"]
 
 
 def inputs(
-    fn: Callable[..., Any],
+    fn: Callable[..., Any] | ByHand,
     examples: Any,
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -55,8 +56,9 @@ def inputs(
         ...     assert_derivatives(torch.sin, inputs)
     """
     arguments = positional_arguments(fn, examples)
-    adapter = _adapters.find_adapter(arguments, kwargs, fn)
-    samples = None if adapter is None else Samples(adapter, fn, arguments)
+    function = fn.fn if isinstance(fn, ByHand) else fn
+    adapter = _adapters.find_adapter(arguments, kwargs, function)
+    samples = None if adapter is None else Samples(adapter, function, arguments)
     if samples is None or not samples.values:
         raise UsageError("examples: expected at least one array of a framework that can be varied")
     changed = (case for case in samples.cases(seed) if shapes or not case.resized)

@@ -132,6 +132,11 @@ def test_a_property_test_finds_what_an_example_hides():
     assert any(bool((x == 0).any()) for x in seen) or any(bool((x < 0).any()) for x in seen)
 
 
+def test_a_derivative_by_hand_of_tensors_has_other_inputs_too():
+    hand = gradproof.by_hand(torch.sin, vjp=lambda x, v: v * x.cos())
+    strategies.inputs(hand, (leaf(0.5, 1.0, 2.0),)).validate()
+
+
 def test_inputs_without_an_array_are_refused():
     with pytest.raises(UsageError, match="examples: expected at least one array"):
         strategies.inputs(WRONG, (3,))
