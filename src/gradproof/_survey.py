@@ -223,10 +223,9 @@ class SurveyReport:
         )
 
     def __str__(self) -> str:
-        console = Console(file=io.StringIO(), width=WIDTH, color_system=None)
-        with console.capture() as printed:
-            console.print(self, crop=False)
-        return printed.get().rstrip("\n")
+        printed = io.StringIO()
+        Console(file=printed, width=WIDTH, color_system=None).print(self, crop=False)
+        return printed.getvalue().rstrip("\n")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the reports to a file that ends in `.json` or, one page, `.html`.

@@ -54,6 +54,7 @@ def lines_below(result: CheckResult, advice: str, amount: Amount) -> Iterator[Li
 
 
 def lines_of_notes(notes: tuple[str, ...], amount: Amount) -> Iterator[Line]:
+    """As many different remarks as are shown."""
     for note in tuple(dict.fromkeys(notes))[: amount.notes]:
         yield from wrapped_lines("    note: ", note, "dim", most=int(amount is PASS))
 
