@@ -393,10 +393,15 @@ def _judge_by_classic_step(comparison: Comparison, found: Entries) -> None:
     for k in np.flatnonzero(found.open.any(axis=0)):
         move = unit_vector(comparison.inputs, int(found.columns[k]), step)
         slope = (function.value_at(point + move) - function.value_at(point - move)) / (2 * step)
-        claimed = found.claimed[:, k] / found.u[k]
-        close = np.abs(claimed - slope) <= settings.atol + settings.rtol * np.abs(slope)
+        slope, u = slope * found.u[k], abs(found.u[k])
+        allowed = settings.atol * u + settings.rtol * np.abs(slope)
+        close = np.abs(found.claimed[:, k] - slope) <= allowed
         decided = found.open[:, k] & np.isfinite(function.centre) & (function.unit < DOUBLE)
-        found.wrong[:, k] |= decided & ~close
+        wrong = decided & ~close
+        for table, value in ((found.low, slope), (found.high, slope), (found.allowed, allowed)):
+            table[wrong, k] = value[wrong]
+        found.bar[wrong, k] = 0.0
+        found.wrong[:, k] |= wrong
         found.open[:, k] &= ~decided
 
 
