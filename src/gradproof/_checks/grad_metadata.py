@@ -13,14 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from gradproof._checks.agreement import vector_findings
-from gradproof._checks.groups import (
-    LISTED,
-    Group,
-    binary_halves,
-    share_of_subsets,
-    short_list,
-    singles_and_rests,
-)
+from gradproof._checks.groups import LISTED, Group, share_of_subsets, short_list, splits_in_two
 from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Place
@@ -94,12 +87,11 @@ def _subsets_result(measurements: Measurements) -> CheckResult:
 
 
 def _subsets_to_ask(count: int, seed: int) -> list[Group]:
-    if count <= _MOST_SINGLES:
-        return singles_and_rests(count)
+    parts = splits_in_two(count, seed, _MOST_SINGLES)
+    if count > _MOST_SINGLES:
+        parts.append(frozenset({int(np.random.default_rng([seed, count]).integers(count))}))
     every = frozenset(range(count))
-    single = frozenset({int(np.random.default_rng([seed, count]).integers(count))})
-    groups = *binary_halves(count, seed), single
-    return [subset for group in groups for subset in (group, every - group)]
+    return [subset for part in parts for subset in (part, every - part)]
 
 
 def _subset_findings(measurements: Measurements, subset: Group) -> tuple[Finding, ...]:

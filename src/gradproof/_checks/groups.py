@@ -13,21 +13,21 @@ LISTED = 3  # names that a sentence gives
 Group = frozenset[int]
 
 
-def singles_and_rests(count: int) -> list[Group]:
-    """Each of so many slots alone, and each left out.
+def splits_in_two(count: int, seed: int, most_singles: int = 3) -> list[Group]:
+    """Ways to split so many slots in two parts, each by one of its parts.
 
-    Beside all of them together these hold, of any three slots, every combination.
+    Of few slots each is a part by itself: with all of them together these hold, of any three slots,
+    every combination. Of more there are about log2(count) random halves, of which for any two slots
+    some holds one and not the other: slots are numbered at random, and a half holds those with a
+    one in one binary digit.
+
+    Args:
+        count: of the slots.
+        seed: of the halves.
+        most_singles: slots that count as few.
     """
-    every = frozenset(range(count))
-    singles = [frozenset({slot}) for slot in range(count)]
-    return list(dict.fromkeys([*singles, *(every - single for single in singles)]))
-
-
-def binary_halves(count: int, seed: int) -> list[Group]:
-    """About log2(count) random groups: of any two slots some group holds one and not the other.
-
-    Slots are numbered at random; a group holds those with a one in one binary digit.
-    """
+    if count <= most_singles:
+        return [frozenset({slot}) for slot in range(count if count > 2 else count - 1)]
     numbers = np.random.default_rng([seed, count]).permutation(count)
     digits = range((count - 1).bit_length())
     return [

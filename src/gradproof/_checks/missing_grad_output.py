@@ -11,13 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradproof._checks.agreement import gradient_repeats, vector_findings
-from gradproof._checks.groups import (
-    Group,
-    binary_halves,
-    share_of_subsets,
-    short_list,
-    singles_and_rests,
-)
+from gradproof._checks.groups import Group, share_of_subsets, short_list, splits_in_two
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Place
@@ -26,7 +20,6 @@ from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
 
 _NAME = "missing_grad_output"
-_FEW = 3  # slots of which every combination is asked
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -77,10 +70,7 @@ class _Products:
             self._probe, self._whole = measurements.cotangent, measurements.gradient
         slots = [k for k, slot in enumerate(self._space.slots) if forward or not slot.detached]
         self._every, self._count = frozenset(slots), len(slots)
-        if self._count > _FEW:
-            groups = binary_halves(self._count, measurements.settings.seed)
-        else:  # a group and its rest are one split
-            groups = singles_and_rests(self._count)[: (2**self._count - 2) // 2]
+        groups = splits_in_two(self._count, measurements.settings.seed)
         self.splits = [frozenset(slots[k] for k in group) for group in groups]
 
     def note(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradproof._checks.groups import binary_halves, singles_and_rests
+from gradproof._checks.groups import splits_in_two
 from gradproof._compare.claims import MODES_AGREE
 from gradproof._compare.screen import CANCELS
 from gradproof._compare.tolerances import (
@@ -349,8 +349,7 @@ def _decision(
         every = frozenset(range(len(outputs)))
         if pull_without(every).any():
             return None
-        groups = singles_and_rests(len(outputs))[: 2 ** (len(outputs) - 1) - 1]
-        for group in groups if len(outputs) <= 3 else binary_halves(len(outputs), seed):
+        for group in splits_in_two(len(outputs), seed):
             parts = pull_without(group), pull_without(every - group)
             if not _cancel([*parts, -gradient], domain):
                 return None
