@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -94,34 +94,24 @@ class Measurements:
         return random_cotangent(self.map.codomain, self.settings.seed, 0)
 
     @cached_property
+    def backward(self) -> ClaimedProducts:
+        """What the backward claims."""
+        return ClaimedProducts(self, "backward")
+
+    @cached_property
+    def forward(self) -> ClaimedProducts:
+        """What forward mode claims."""
+        return ClaimedProducts(self, "forward")
+
+    @property
     def gradient(self) -> Values:
         """J^T v of the cotangent as the backward claims it, (n,)."""
-        return np.asarray(self.map.vjp(self.cotangent))
+        return self.backward.product
 
-    @cached_property
+    @property
     def pushforward(self) -> Values:
         """J u of the tangent as forward mode claims it, (m,)."""
-        return np.asarray(self.map.jvp(self.tangent))
-
-    @cached_property
-    def constant_cotangent(self) -> Values:
-        """The cotangent that is constant on each output, 1 on the first, (m,)."""
-        return constant_cotangent(self.map.codomain, self.settings.seed)
-
-    @cached_property
-    def constant_gradient(self) -> Values:
-        """J^T of the constant cotangent, (n,): the gradient of a sum."""
-        return np.asarray(self.map.vjp(self.constant_cotangent))
-
-    @cached_property
-    def constant_tangent(self) -> Values:
-        """The tangent of ones, (n,)."""
-        return np.ones(self.map.domain.size)
-
-    @cached_property
-    def constant_pushforward(self) -> Values:
-        """J of the constant tangent, (m,)."""
-        return np.asarray(self.map.jvp(self.constant_tangent))
+        return self.forward.product
 
     @property
     def steps(self) -> StepTables:
@@ -139,86 +129,6 @@ class Measurements:
         """The largest finite |F| at the point; 0.0 without any."""
         value = np.abs(self.function.centre)
         return float(np.max(value, initial=0.0, where=np.isfinite(value)))
-
-    @cached_property
-    def gradient_rounding(self) -> Values:
-        """How far rounding moves J^T v of the cotangent, (n,): 16 times what four runs show."""
-        return self.rounding_of_product(self.cotangent, self.gradient, forward=False)
-
-    @cached_property
-    def pushforward_rounding(self) -> Values:
-        """How far rounding moves J u of the tangent, (m,): 16 times what four runs show."""
-        return self.rounding_of_product(self.tangent, self.pushforward, forward=True)
-
-    def rounding_of_product(self, probe: Values, known: Values, *, forward: bool) -> Values:
-        """How far rounding moves the product of a probe, whose claim is known: J^T v, or J u.
-
-        It is the difference of runs in fewer bits, scaled back, as far as there are such runs.
-
-        Every operation is rounded at random. Below double precision it is the same function on
-        float64 arrays that is rounded so. The probe is multiplied by factors of almost 1 as well
-        (`rounding_by_factors`): beside a slope that is infinite, as of a distance that rounding
-        left, rounding falls by the root of its unit, and runs in fewer bits that are scaled back
-        show too little. In few bits the inputs are moved by a rounding, too: a kernel that casts
-        shows nothing in such runs.
-        """
-        ask = self.map.jvp if forward else self.map.vjp
-        by_runs = self._rounding_by_runs(probe, known, forward=forward)
-        # Asked again: a claim that another call has changed since is not rounded by that.
-        known = np.asarray(ask(probe))
-        unit = self.unit if by_runs is None else self.arithmetic_unit
-        found = rounding_by_factors(ask, probe, known, unit)
-        if by_runs is None and self.is_double:  # a claim that moves by more computes in fewer bits
-            return found
-        if self.arithmetic_unit >= DOUBLE:  # a kernel may compute in few bits on float64 arrays too
-            found = np.maximum(found, self._rounding_by_moves(probe, known, forward=forward))
-        return self._pooled(
-            found if by_runs is None else np.maximum(found, by_runs), forward=forward
-        )
-
-    def _rounding_by_runs(self, probe: Values, known: Values, *, forward: bool) -> Values | None:
-        """How far a product moves where every operation is rounded; None where none can be."""
-        unit, tiny = (_COARSE, 0.0) if self.is_double else (max(self.unit, _COARSE), self._tiny)
-        try:
-            exact = self.double.map
-            if not self.is_double:
-                known = exact.jvp(probe) if forward else exact.vjp(probe)
-            worst = np.zeros_like(known)
-            for seed in range(_RUNS):
-                run = exact.rounded_map(unit, tiny, seed)
-                again = np.asarray(run.jvp(probe) if forward else run.vjp(probe), float)
-                worst = np.fmax(worst, np.nan_to_num(np.abs(again - known), posinf=0.0))
-        except Exception:  # Unsupported, or a user's function may not run in rounded arithmetic
-            return None
-        return _HONEST * max(self.unit, 2.0**-53) / unit * worst
-
-    def _rounding_by_moves(self, probe: Values, known: Values, *, forward: bool) -> Values:
-        """How far a claim moves where each input moves by a rounding, which rounds it anew."""
-        worst, step = np.zeros_like(known), 2 * self.arithmetic_unit
-        for number in range(_RUNS):
-            signs = np.sign(random_tangent(self.map.domain, self.scales, number, number))
-            x = round_to_formats(self.map.domain, self.map.point * (1 + step * signs))
-            try:
-                near = self.map.map_at(x)
-                again = np.asarray(near.jvp(probe) if forward else near.vjp(probe), float)
-            except Exception:  # Unsupported, or the user's code may raise at another point
-                break
-            worst = np.fmax(worst, np.nan_to_num(np.abs(again - known), posinf=0.0))
-        return _HONEST * worst
-
-    def _pooled(self, rounding: Values, *, forward: bool) -> Values:
-        """Roundings, none below what is usual in its array: few runs of one entry may be exact."""
-        space = self.map.codomain if forward else self.map.domain
-        for position in range(len(space.slots)):
-            part = rounding[space.span(position)]
-            part[:] = np.maximum(part, root_mean_square(part))
-        return rounding
-
-    @property
-    def _tiny(self) -> float:
-        """The smallest positive number of the coarsest dtype."""
-        slots = [slot for slot in (*self.map.domain.slots, *self.map.codomain.slots) if slot.size]
-        return max((slot.grain.unit, slot.grain.tiny) for slot in slots)[1]
 
     @cached_property
     def randomness(self) -> str:
@@ -287,25 +197,146 @@ class Measurements:
         return Measurements(exact.map, exact.settings, FORMATS["float32"].unit, exact.reference)
 
 
-def rounding_by_factors(
-    ask: Callable[[Values], Values], probe: Values, known: Values, unit: float
-) -> Values:
-    """How far a claim is from linear in factors of almost 1: its rounding, in any precision.
+class ClaimedProducts:
+    """Products with the Jacobian as one mode claims them: J^T v of cotangents, or J u of tangents.
 
-    A claim that stays what it is where its probe moves, or goes with its square, is not linear for
-    another reason: it ignores the probe, or is clamped, or is multiplied by it twice. So the
-    smallest deviation from any of these is its rounding.
-
-    Args:
-        ask: the product with the Jacobian that is claimed of a probe.
-        probe: the probe.
-        known: what is claimed of it.
-        unit: unit round-off of the map.
+    Attributes:
+        measurements: of the map.
+        is_forward: whether it is forward mode; else the backward.
+        mode: its name in messages.
+        probe_name: "cotangent" or "tangent".
+        name: of a product in messages, "gradient" or "tangent".
+        probe_space: of the probes, size k.
+        space: of the products.
     """
-    worst = np.zeros_like(known)
-    for times in (-1, 3, -5, 7):
-        factor = 1.0 + 8 * times * unit
-        again = ask(factor * probe)
-        off = np.min([np.abs(again / factor**power - known) for power in (0, 1, 2)], axis=0)
-        worst = np.fmax(worst, np.nan_to_num(off, posinf=0.0))
-    return _ROUNDINGS * worst
+
+    def __init__(self, measurements: Measurements, mode: Mode) -> None:
+        map_ = measurements.map
+        self.measurements, self.is_forward = measurements, mode == "forward"
+        if self.is_forward:
+            self.mode, self.probe_name, self.name = "forward mode", "tangent", "tangent"
+            self.probe_space, self.space = map_.domain, map_.codomain
+        else:
+            self.mode, self.probe_name, self.name = "the backward", "cotangent", "gradient"
+            self.probe_space, self.space = map_.codomain, map_.domain
+
+    def ask(self, probe: Values, map_: DifferentiableMap | None = None) -> Values:
+        """The product of a probe; of another map of the same function where one is given."""
+        map_ = map_ or self.measurements.map
+        return np.asarray(map_.jvp(probe) if self.is_forward else map_.vjp(probe), float)
+
+    @property
+    def probe(self) -> Values:
+        """The random tangent or cotangent of the measurements, (k,)."""
+        return self.measurements.tangent if self.is_forward else self.measurements.cotangent
+
+    @cached_property
+    def product(self) -> Values:
+        """The product of the random probe."""
+        return self.ask(self.probe)
+
+    @cached_property
+    def constant_probe(self) -> Values:
+        """The tangent of ones, or the cotangent that is constant on each output, 1 on the first."""
+        if self.is_forward:
+            return np.ones(self.probe_space.size)
+        return constant_cotangent(self.probe_space, self.measurements.settings.seed)
+
+    @cached_property
+    def constant_product(self) -> Values:
+        """The product of the constant probe: the gradient of a sum, or J of ones."""
+        return self.ask(self.constant_probe)
+
+    @cached_property
+    def rounding(self) -> Values:
+        """How far rounding moves the product of the random probe."""
+        return self.rounding_of(self.probe, self.product)
+
+    def rounding_of(self, probe: Values, known: Values) -> Values:
+        """How far rounding moves the product of a probe, whose claim is known.
+
+        It is the difference of runs in fewer bits, scaled back, as far as there are such runs:
+        16 times what four of them show.
+
+        Every operation is rounded at random. Below double precision it is the same function on
+        float64 arrays that is rounded so. The probe is multiplied by factors of almost 1 as well
+        (`rounding_by_factors`): beside a slope that is infinite, as of a distance that rounding
+        left, rounding falls by the root of its unit, and runs in fewer bits that are scaled back
+        show too little. In few bits the inputs are moved by a rounding, too: a kernel that casts
+        shows nothing in such runs.
+        """
+        measurements = self.measurements
+        by_runs = self._rounding_by_runs(probe, known)
+        # Asked again: a claim that another call has changed since is not rounded by that.
+        known = self.ask(probe)
+        unit = measurements.unit if by_runs is None else measurements.arithmetic_unit
+        found = self.rounding_by_factors(probe, known, unit)
+        if by_runs is None and measurements.is_double:
+            return found  # a claim that moves by more computes in fewer bits
+        if by_runs is not None:
+            found = np.maximum(found, by_runs)
+        if measurements.arithmetic_unit >= DOUBLE:
+            # A kernel may compute in few bits on float64 arrays too.
+            found = np.maximum(found, self._rounding_by_moves(probe, known))
+        for position in range(len(self.space.slots)):
+            # No entry below what is usual in its array: few runs of one may be exact.
+            part = found[self.space.span(position)]
+            part[:] = np.maximum(part, root_mean_square(part))
+        return found
+
+    def _rounding_by_runs(self, probe: Values, known: Values) -> Values | None:
+        """How far a product moves where every operation is rounded; None where none can be."""
+        here = self.measurements
+        unit, tiny = (_COARSE, 0.0) if here.is_double else (max(here.unit, _COARSE), self._tiny)
+        try:
+            exact = here.double.map
+            if not here.is_double:
+                known = self.ask(probe, exact)
+            runs = [self.ask(probe, exact.rounded_map(unit, tiny, seed)) for seed in range(_RUNS)]
+        except Exception:  # Unsupported, or a user's function may not run in rounded arithmetic
+            return None
+        return _HONEST * max(here.unit, 2.0**-53) / unit * _largest_move(runs, known)
+
+    def _rounding_by_moves(self, probe: Values, known: Values) -> Values:
+        """How far a claim moves where each input moves by a rounding, which rounds it anew."""
+        here, map_ = self.measurements, self.measurements.map
+        step, moved = 2 * here.arithmetic_unit, list[Values]()
+        for number in range(_RUNS):
+            signs = np.sign(random_tangent(map_.domain, here.scales, number, number))
+            x = round_to_formats(map_.domain, map_.point * (1 + step * signs))
+            try:
+                moved.append(self.ask(probe, map_.map_at(x)))
+            except Exception:  # Unsupported, or the user's code may raise at another point
+                break
+        return _HONEST * _largest_move(moved, known)
+
+    def rounding_by_factors(self, probe: Values, known: Values, unit: float) -> Values:
+        """How far a claim is from linear in factors of almost 1: its rounding, in any precision.
+
+        A claim that stays what it is where its probe moves, or goes with its square, is not linear
+        for another reason: it ignores the probe, or is clamped, or is multiplied by it twice. So
+        the smallest deviation from any of these is its rounding.
+
+        Args:
+            probe: the probe.
+            known: what is claimed of it.
+            unit: unit round-off of the claim.
+        """
+        moves = []
+        for times in (-1, 3, -5, 7):
+            factor = 1.0 + 8 * times * unit
+            again = self.ask(factor * probe)
+            moves.append(np.min([np.abs(again / factor**power - known) for power in (0, 1, 2)], 0))
+        return _ROUNDINGS * _largest_move(moves, np.zeros_like(known))
+
+    @property
+    def _tiny(self) -> float:
+        """The smallest positive number of the coarsest dtype."""
+        slots = [slot for slot in (*self.space.slots, *self.probe_space.slots) if slot.size]
+        return max((slot.grain.unit, slot.grain.tiny) for slot in slots)[1]
+
+
+def _largest_move(products: Sequence[Values], known: Values) -> Values:
+    """How far some products are at most from the known one; NaN and infinite moves count as 0."""
+    moves = [np.nan_to_num(np.abs(product - known), posinf=0.0) for product in products]
+    return np.asarray(np.max([np.zeros_like(known), *moves], axis=0))

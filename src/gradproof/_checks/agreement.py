@@ -1,4 +1,8 @@
-"""Two vectors that must be the same: two claims of J^T v, or of J u, up to rounding, or exactly."""
+"""Two vectors that must be the same: two claims of J^T v, or of J u, or two values of F.
+
+They may differ by rounding, and by what the user tolerates; two backwards of one cotangent only by
+the latter.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gradproof._data.formats import SINGLE
-from gradproof._data.records import Finding, Place, digits_of_gap
+from gradproof._data.records import Finding, digits
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import Mask, Values, finite_values
-from gradproof._measurements import Measurements
+from gradproof._data.space import Mask, Space, Values, finite_values
+from gradproof._measurements import ClaimedProducts, Measurements
 
+_MOST_FINDINGS = 3  # of one comparison
 _OF_LARGEST = 1e-10  # of the largest entry of the array, that a sum in another order may be off by
 ULPS_OF_VALUE = 64.0  # of F, that a derivative in which everything cancels may be off by
 _FEW_ULPS = 4.0  # the same in 16 bits, where 64 would be a part of F that matters
@@ -20,20 +25,17 @@ _FEW_ULPS = 4.0  # the same in 16 bits, where 64 would be a part of F that matte
 
 def vector_findings(
     check: str,
-    measurements: Measurements,
+    products: ClaimedProducts,
     got: Values,
     expected: Values,
     what: str,
     *,
     terms: Sequence[Values] = (),
-    forward: bool = False,
     kind: str = "",
     lost: float = 0.0,
     rounding: Callable[[], Values] | None = None,
-    times: float = 1.0,
-    most: int = 8,
 ) -> tuple[Finding, ...]:
-    """Findings for the entries in which a vector is not what it should be, largest gap first.
+    """Findings for the entries in which a product is not what it should be, largest gap first.
 
     Allowed are half the digits of the terms that are added up, a few units in the last place of F
     per unit of the input, what the user tolerates and, measured only where there is a gap, what
@@ -41,106 +43,131 @@ def vector_findings(
 
     Args:
         check: name of the check.
-        measurements: of the map.
-        got: the vector under test, (n,), or (m,) with `forward`.
+        products: of the mode and the map whose products are compared.
+        got: the product under test, (n,), or (m,) of forward mode.
         expected: what it should be.
         what: how `got` was made, for the message.
         terms: vectors whose sizes together bound the rounding of `got`; `expected` where empty.
-        forward: whether they are tangents J u; else gradients J^T v.
         kind: of the findings; the name of the check where it is "".
         lost: further gap that is allowed in every entry.
         rounding: measures what rounding does besides to `got`, where it is not `expected`.
-        times: of all that is allowed, that a gap must be larger than.
-        most: findings at most.
     """
     if got.shape == expected.shape and (got == expected).all():
         return ()
-    space = measurements.map.codomain if forward else measurements.map.domain
     size = np.sum([finite_values(np.abs(term)) for term in terms or (expected,)], axis=0)
-    allowed = _allowed_gap(measurements, size, forward=forward) + lost
-    wrong = _disagreements(measurements, got, expected, size, allowed, forward=forward)
-    if not wrong.any():
+    allowed = _allowed_gap(products, size) + lost
+    wrong = _disagreements(products.space, got, expected, size, allowed)
+    for further_rounding in (lambda: products.rounding, rounding):
+        if further_rounding is not None and wrong.any():
+            allowed += further_rounding()
+            wrong &= _disagreements(products.space, got, expected, size, allowed)
+    noun, space = products.name, products.space
+    return _gap_findings(check, kind or check, noun, what, space, wrong, got, expected, allowed)
+
+
+def value_findings(
+    check: str, measurements: Measurements, got: Values, what: str, kind: str
+) -> tuple[Finding, ...]:
+    """Findings for the outputs in which a value is not F at the point, largest gap first.
+
+    Allowed are half its digits, what the user tolerates and what the value varies by from run to
+    run. Outputs that are not finite at the point are not judged.
+    """
+    function, space = measurements.function, measurements.map.codomain
+    expected = function.centre
+    if np.array_equal(got, expected, equal_nan=True):
         return ()
-    allowed += measurements.pushforward_rounding if forward else measurements.gradient_rounding
-    wrong &= _disagreements(measurements, got, expected, size, allowed, forward=forward)
-    if rounding is not None and wrong.any():
-        allowed += rounding()
-    if rounding is not None or times > 1:
-        wrong &= _disagreements(measurements, got, expected, size, times * allowed, forward=forward)
-    gap = np.nan_to_num(np.abs(got - expected), nan=np.inf, posinf=np.inf)
-    order = np.argsort(-np.where(wrong, gap, -1.0), kind="stable")[: min(most, int(wrong.sum()))]
+    if got.shape != expected.shape:
+        return (Finding(check, f"other outputs: {what}", kind),)
+    root = math.sqrt(max(measurements.unit, function.coarsest_unit))
+    size = np.nan_to_num(np.abs(expected), posinf=0.0) + measurements.largest_value
+    allowed = root * size + measurements.settings.atol + 8 * function.jitter
+    wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
+    if wrong.any():  # what is left of terms that cancel is rounding, as differences show
+        allowed += 16 * np.nan_to_num(measurements.slopes.noise)
+        wrong &= ~(np.abs(got - expected) <= allowed)
+    return _gap_findings(check, kind, "value", what, space, wrong, got, expected, allowed)
+
+
+def _gap_findings(
+    check: str,
+    kind: str,
+    noun: str,
+    what: str,
+    space: Space,
+    wrong: Mask,
+    got: Values,
+    expected: Values,
+    allowed: Values,
+) -> tuple[Finding, ...]:
+    """Findings that entries of one vector are not those of another, largest gap first.
+
+    Args:
+        check: name of the check.
+        kind: of the findings.
+        noun: what the vectors are, "gradient", "tangent" or "value".
+        what: how `got` was made.
+        space: of the vectors.
+        wrong: which entries differ by more than is allowed.
+        got: the vector under test.
+        expected: what it should be.
+        allowed: gap, per entry.
+    """
+    entries = np.flatnonzero(wrong)
+    gap = np.nan_to_num(np.abs(got - expected)[entries], nan=np.inf, posinf=np.inf)
     findings = []
-    for j in order:
-        place, numbers = space.locate(int(j)), (float(got[j]), float(expected[j]))
-        text = f"{'tangent' if forward else 'gradient'} of {place}: {what}"
-        findings.append(gap_finding(check, kind, text, place, numbers, float(allowed[j]), forward))
+    for j in map(int, entries[np.argsort(-gap, kind="stable")[:_MOST_FINDINGS]]):
+        claimed, measured, bound = float(got[j]), float(expected[j]), float(allowed[j])
+        shown, place = digits(claimed, measured), space.locate(j)
+        message = (
+            f"{noun} of {place}: {what}: got {claimed:.{shown}g}, expected {measured:.{shown}g}; "
+            f"the gap is {abs(claimed - measured):.3g}, allowed {bound:.2g}"
+        )
+        findings.append(
+            Finding(
+                check,
+                message,
+                kind,
+                input=place if noun == "gradient" else None,
+                output=None if noun == "gradient" else place,
+                claimed=claimed,
+                measured=measured,
+                error=0.0,
+                allowed=bound,
+            )
+        )
     return tuple(findings)
 
 
-def gap_finding(
-    check: str,
-    kind: str,
-    text: str,
-    place: Place,
-    numbers: tuple[float, float],
-    allowed: float,
-    forward: bool = False,
-) -> Finding:
-    """The finding that one entry is the first of two numbers and not the second."""
-    got, expected = numbers
-    shown = digits_of_gap(got, expected)
-    message = (
-        f"{text}: got {got:.{shown}g}, expected {expected:.{shown}g}; the gap is "
-        f"{abs(got - expected):.3g}, allowed {allowed:.2g}"
-    )
-    return Finding(
-        check,
-        message,
-        kind or check,
-        input=None if forward else place,
-        output=place if forward else None,
-        claimed=got,
-        measured=expected,
-        error=0.0,
-        allowed=allowed,
-    )
-
-
-def _allowed_gap(measurements: Measurements, size: Values, *, forward: bool) -> Values:
+def _allowed_gap(products: ClaimedProducts, size: Values) -> Values:
     """What two claims of a vector may differ by, by rounding and by what the user tolerates.
 
     `size` is that of the terms that are added up in each entry.
     """
+    measurements = products.measurements
     settings, unit = measurements.settings, measurements.arithmetic_unit
     allowed = math.sqrt(unit) * size
     ulps = (ULPS_OF_VALUE if unit < SINGLE else _FEW_ULPS) * unit * measurements.largest_value
-    if forward:  # entries of J u are rounded by each other
+    if products.is_forward:  # entries of J u are rounded by each other
         allowed += math.sqrt(unit) * float(np.sqrt(np.mean(size**2))) if size.size else 0.0
         allowed += ulps
     else:
-        for position, slot in enumerate(measurements.map.domain.slots):
+        for position, slot in enumerate(products.space.slots):
             if slot.size:
-                span = measurements.map.domain.span(position)
+                span = products.space.span(position)
                 allowed[span] += _OF_LARGEST * float(size[span].max())
         allowed += ulps / measurements.scales
     return np.asarray(allowed + settings.atol + settings.slack * size)
 
 
 def _disagreements(
-    measurements: Measurements,
-    got: Values,
-    expected: Values,
-    size: Values,
-    allowed: Values,
-    *,
-    forward: bool,
+    space: Space, got: Values, expected: Values, size: Values, allowed: Values
 ) -> Mask:
     """Mask of the entries that differ by more than is allowed.
 
     Beyond the largest number of its format an entry has no right value, nor where a part of what is
     added up may be beyond it.
     """
-    space = measurements.map.codomain if forward else measurements.map.domain
     with np.errstate(invalid="ignore", over="ignore"):
         wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
     if wrong.any():
@@ -151,25 +178,17 @@ def _disagreements(
     return np.asarray(wrong)
 
 
-def repeat_finding(
-    check: str, measurements: Measurements, first: Values, second: Values
-) -> Finding | None:
-    """The worst entry in which another backward of one cotangent differs from the first.
+def repeat_findings(check: str, measurements: Measurements, again: Values) -> tuple[Finding, ...]:
+    """Findings for the entries in which another backward of the cotangent differs from the first.
 
-    None where they are the same, up to what the user tolerates.
+    There are none where they are the same up to what the user tolerates.
     """
-    if np.array_equal(first, second):
-        return None
-    wrong = differing_entries(measurements.settings, first, second)
-    if not wrong.any():
-        return None
-    gap = np.where(wrong, np.nan_to_num(np.abs(second - first), nan=np.inf, posinf=np.inf), -1.0)
-    worst = int(np.argmax(gap))
-    place = measurements.map.domain.locate(worst)
-    text = f"gradient of {place}: another backward of the same cotangent against the first"
-    numbers = float(second[worst]), float(first[worst])
-    allowed = _tolerated_repeat_gap(measurements.settings, first)
-    return gap_finding(check, "nondeterministic", text, place, numbers, allowed)
+    first, space = measurements.gradient, measurements.map.domain
+    wrong = differing_entries(measurements.settings, first, again)
+    allowed = np.full_like(first, _tolerated_repeat_gap(measurements.settings, first))
+    what = "another backward of the same cotangent against the first"
+    kind, noun = "nondeterministic", "gradient"
+    return _gap_findings(check, kind, noun, what, space, wrong, again, first, allowed)
 
 
 def differing_entries(settings: RunSettings, first: Values, second: Values) -> Mask:

@@ -11,7 +11,7 @@ from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
-from gradproof._measurements import Measurements, rounding_by_factors
+from gradproof._measurements import ClaimedProducts, Measurements
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -19,7 +19,7 @@ def check(measurements: Measurements) -> CheckResult:
     name, map_ = "batched", measurements.map
     wrong: dict[str, tuple[Finding, ...]] = {}
     right, refused = list[str](), list[Unsupported]()
-    loop = _Loop(name, measurements, forward=False)
+    loop = _Loop(name, measurements.backward)
     for batching in measurements.settings.batchings or map_.batchings():
         try:
             got = map_.vjp_batch(loop.probes, batching)
@@ -44,7 +44,7 @@ def check(measurements: Measurements) -> CheckResult:
 def check_forward(measurements: Measurements) -> CheckResult:
     """Batched forward mode gives, row by row, what forward mode gives."""
     name = "batched_forward"
-    loop = _Loop(name, measurements, forward=True)
+    loop = _Loop(name, measurements.forward)
     got = measurements.map.jvp_batch(loop.probes)
     if findings := loop.findings(got, "a batch"):
         return failed_check(name, "batched forward mode differs from the loop", findings)
@@ -52,38 +52,29 @@ def check_forward(measurements: Measurements) -> CheckResult:
 
 
 class _Loop:
-    """Two probes, each asked by itself: a random one, and a constant one.
+    """A random probe and a constant one, each asked by itself, to compare batches of both with.
 
     Attributes:
         probes: (2, k).
     """
 
-    def __init__(self, check: str, measurements: Measurements, *, forward: bool) -> None:
-        self._check, self._measurements, self._forward = check, measurements, forward
-        if forward:
-            probes = [measurements.tangent, measurements.constant_tangent]
-            self._products = [measurements.pushforward, measurements.constant_pushforward]
-        else:
-            probes = [measurements.cotangent, measurements.constant_cotangent]
-            self._products = [measurements.gradient, measurements.constant_gradient]
-        self.probes: Values = np.stack(probes)
+    def __init__(self, check: str, products: ClaimedProducts) -> None:
+        self._check, self._products = check, products
+        self.probes: Values = np.stack([products.probe, products.constant_probe])
+        self._expected = products.product, products.constant_product
 
     def findings(self, got: Values, what: str) -> tuple[Finding, ...]:
         """Where the rows of a batch are not the products of each probe by itself."""
-        map_, unit = self._measurements.map, self._measurements.unit
-        ask = map_.jvp if self._forward else map_.vjp
         found: tuple[Finding, ...] = ()
-        for number, (probe, product) in enumerate(zip(self.probes, self._products, strict=True)):
+        for number, (probe, expected) in enumerate(zip(self.probes, self._expected, strict=True)):
             found += vector_findings(
                 self._check,
-                self._measurements,
+                self._products,
                 got[number],
-                product,
+                expected,
                 f"row {number} of {what}",
-                terms=(product,) if self._forward else (product, self._products[0]),
-                forward=self._forward,
+                terms=self._expected,
                 kind="batched",
-                rounding=partial(rounding_by_factors, ask, probe, product, unit),
-                most=3,
+                rounding=partial(self._products.rounding_of, probe, expected),
             )
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradproof._checks.agreement import repeat_finding, vector_findings
+from gradproof._checks.agreement import repeat_findings, vector_findings
 from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding
@@ -27,9 +27,9 @@ def check(measurements: Measurements) -> CheckResult:
     runs = 1 if map_.domain.size + map_.codomain.size > KEPT else _RUNS
     later = [map_.vjp(measurements.cotangent) for _ in range(runs)]
     for second in later:
-        if finding := repeat_finding(_NAME, measurements, first, second):
+        if findings := repeat_findings(_NAME, measurements, second):
             text = "another backward of the same cotangent gives another gradient"
-            return failed_check(_NAME, text, (finding,), notes=notes)
+            return failed_check(_NAME, text, findings, notes=notes)
     if findings := recorded_gradient_findings(_NAME, measurements):
         text = "what is differentiated is another gradient than the backward's"
         return failed_check(_NAME, text, findings, notes=notes)
@@ -60,4 +60,4 @@ def recorded_gradient_findings(check: str, measurements: Measurements) -> tuple[
     if got.shape != expected.shape:  # an input has no gradient at all
         return ()
     what = "made to be differentiated again, against the backward's"
-    return vector_findings(check, measurements, got, expected, what)
+    return vector_findings(check, measurements.backward, got, expected, what)

@@ -38,8 +38,8 @@ def check(measurements: Measurements) -> CheckResult:
     if _is_beyond_format(domain, backward) or _is_beyond_format(codomain, forward):
         return skipped_check(_NAME, "one mode claims more than the format's largest number")
     # Nothing that F or its backward rounds knows the signs of a probe.
-    allowed += _sum_of_random_signs(u * measurements.gradient_rounding)
-    allowed += _sum_of_random_signs(v * measurements.pushforward_rounding)
+    allowed += _sum_of_random_signs(u * measurements.backward.rounding)
+    allowed += _sum_of_random_signs(v * measurements.forward.rounding)
     if not gap <= allowed:
         allowed += _slope_allowance(measurements, max(abs(left), abs(right)))
     if gap <= allowed:

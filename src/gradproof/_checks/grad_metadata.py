@@ -108,7 +108,7 @@ def _subset_findings(measurements: Measurements, subset: Group) -> tuple[Finding
         span = map_.domain.span(slot)
         expected[span] = whole[span]
     what = f"{where}, against all that need one"
-    return vector_findings(_NAME, measurements, got, expected, what, kind="subset", most=2)
+    return vector_findings(_NAME, measurements.backward, got, expected, what, kind="subset")
 
 
 def _phrase_of_subset(map_: DifferentiableMap, subset: Group) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from gradproof._checks.agreement import gap_finding, gradient_repeats, vector_findings
+from gradproof._checks.agreement import gradient_repeats, value_findings, vector_findings
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding
@@ -28,7 +26,6 @@ _WORDS = {
     "conjugate": "with the conjugate bit",
 }
 _BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` does
-_MOST_FINDINGS = 3  # of one layout
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,8 @@ def _findings_of_cotangent(measurements: Measurements, layout: str) -> tuple[Fin
             if layout in _BITS:
                 return f"the backward does not take a cotangent {_phrase(layout)}: {error}"
             return (_finding_of_error(f"the cotangent is {_phrase(layout)}", error, kind),)
-        if findings := _gradient_findings(measurements, got, expected, what, kind):
+        products = measurements.backward
+        if findings := vector_findings(_NAME, products, got, expected, what, kind=kind):
             return findings
     return ()
 
@@ -138,14 +136,15 @@ def _cotangents_with_gradients(
     measurements: Measurements, layout: str
 ) -> list[tuple[Values, Values]]:
     """Cotangents and their gradients: for stride 0 such that have equal entries."""
+    products = measurements.backward
     if "expanded" not in layout:
-        return [(measurements.cotangent, measurements.gradient)]
-    pairs = [(measurements.constant_cotangent, measurements.constant_gradient)]
+        return [(products.probe, products.product)]
+    pairs = [(products.constant_probe, products.constant_product)]
     space, seed = measurements.map.codomain, measurements.settings.seed
     if any(sum(extent > 1 for extent in slot.shape) > 1 for slot in space.slots):
         for axis in (0, -1):
             v = _cotangent_equal_along(space, seed, axis)
-            pairs.append((v, measurements.map.vjp(v)))
+            pairs.append((v, products.ask(v)))
     return pairs
 
 
@@ -173,7 +172,7 @@ def _findings_of_inputs(measurements: Measurements, layout: str) -> tuple[Findin
     except UsersError as error:
         return f"the function does not take inputs {where}: {error}"
     what = f"inputs {where} against the same values as given"
-    findings = _value_findings(measurements, value, what, kind)
+    findings = value_findings(_NAME, measurements, value, what, kind)
     if findings and (how := map_.memory_dependence()):  # it is, and is to be, another function
         return f"the function {how}, and has another value for inputs {where}: not compared"
     try:
@@ -181,38 +180,8 @@ def _findings_of_inputs(measurements: Measurements, layout: str) -> tuple[Findin
             got = other.vjp(measurements.cotangent)
     except UsersError as error:
         return (*findings, _finding_of_error(f"the inputs are {where}", error, kind))
-    return findings + _gradient_findings(measurements, got, measurements.gradient, what, kind)
-
-
-def _value_findings(
-    measurements: Measurements, got: Values, what: str, kind: str
-) -> tuple[Finding, ...]:
-    """Where the function has another value: by more than half its digits."""
-    function, space = measurements.function, measurements.map.codomain
-    expected = function.centre
-    if np.array_equal(got, expected, equal_nan=True):
-        return ()
-    if got.shape != expected.shape:
-        return (Finding(_NAME, f"other outputs: {what}", kind),)
-    root = float(np.sqrt(max(measurements.unit, function.coarsest_unit)))
-    size = np.nan_to_num(np.abs(expected), posinf=0.0) + measurements.largest_value
-    allowed = root * size + measurements.settings.atol + 8 * function.jitter
-    wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
-    if wrong.any():  # what is left of terms that cancel is rounding, as differences show
-        allowed += 16 * np.nan_to_num(measurements.slopes.noise)
-        wrong &= ~(np.abs(got - expected) <= allowed)
-    findings = []
-    for i in np.flatnonzero(wrong)[:_MOST_FINDINGS]:
-        place, numbers = space.locate(int(i)), (float(got[i]), float(expected[i]))
-        text = f"value of {place}: {what}"
-        findings.append(gap_finding(_NAME, kind, text, place, numbers, float(allowed[i]), True))
-    return tuple(findings)
-
-
-def _gradient_findings(
-    measurements: Measurements, got: Values, expected: Values, what: str, kind: str
-) -> tuple[Finding, ...]:
-    return vector_findings(_NAME, measurements, got, expected, what, kind=kind, most=_MOST_FINDINGS)
+    products = measurements.backward
+    return findings + vector_findings(_NAME, products, got, products.product, what, kind=kind)
 
 
 def _finding_of_error(where: str, error: UsersError, kind: str) -> Finding:

@@ -17,7 +17,7 @@ from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
-from gradproof._measurements import Measurements
+from gradproof._measurements import ClaimedProducts, Measurements
 
 _NAME = "missing_grad_output"
 
@@ -27,16 +27,16 @@ def check(measurements: Measurements) -> CheckResult:
     settings = measurements.settings
     has_forward, has_reverse = "forward" in settings.checks, "backward" in settings.checks
     findings: tuple[Finding, ...] = ()
-    modes: list[_Products] = []
+    modes: list[_MissingSlots] = []
     if has_reverse or not has_forward:
-        modes.append(_Products(measurements, forward=False))
+        modes.append(_MissingSlots(measurements.backward))
         findings += modes[0].findings_without_any() + modes[0].findings()
         if findings and not gradient_repeats(measurements):
             text = "the gradient does not repeat, with every cotangent defined"
             return inconclusive_check(_NAME, text)
     if has_forward and len(measurements.map.domain.slots) > 1:
         try:
-            tangents = _Products(measurements, forward=True)
+            tangents = _MissingSlots(measurements.forward)
             findings += tangents.findings()
             modes.append(tangents)
         except Unsupported:
@@ -51,26 +51,20 @@ def check(measurements: Measurements) -> CheckResult:
     return passed_check(_NAME, f"undefined {names} behave like zero", notes=notes)
 
 
-class _Products:
-    """Products J^T v, or J u, of a probe of which some slots are missing.
+class _MissingSlots:
+    """Products of the random probe of one mode where some of its slots are missing.
 
     Attributes:
         noun: "cotangent" or "tangent".
         splits: groups of slots that are missing together, and then all others.
     """
 
-    def __init__(self, measurements: Measurements, *, forward: bool) -> None:
-        map_ = measurements.map
-        self._measurements, self._map, self._forward = measurements, map_, forward
-        if forward:
-            self.noun, self._space = "tangent", map_.domain
-            self._probe, self._whole = measurements.tangent, measurements.pushforward
-        else:
-            self.noun, self._space = "cotangent", map_.codomain
-            self._probe, self._whole = measurements.cotangent, measurements.gradient
-        slots = [k for k, slot in enumerate(self._space.slots) if forward or not slot.detached]
+    def __init__(self, products: ClaimedProducts) -> None:
+        self._products, self._space, self.noun = products, products.probe_space, products.probe_name
+        self._whole = products.product
+        slots = [k for k, slot in enumerate(self._space.slots) if not slot.detached]
         self._every, self._count = frozenset(slots), len(slots)
-        groups = splits_in_two(self._count, measurements.settings.seed)
+        groups = splits_in_two(self._count, products.measurements.settings.seed)
         self.splits = [frozenset(slots[k] for k in group) for group in groups]
 
     def note(self) -> str:
@@ -121,41 +115,32 @@ class _Products:
     ) -> tuple[Finding, ...]:
         # A claim of NaN is for the check of its mode, which says so once.
         got = np.where(np.isnan(self._whole), expected, got)
-        if self._forward:  # what is missing was a part of the whole, and is rounded by it
+        kind = "undefined tangent" if self._products.is_forward else ""
+        if self._products.is_forward:  # what is missing was a part of the whole: rounded by it
             terms = (*terms, self._whole)
-        return vector_findings(
-            _NAME,
-            self._measurements,
-            got,
-            expected,
-            what,
-            terms=terms,
-            forward=self._forward,
-            kind="undefined tangent" if self._forward else "",
-            most=4 if self._forward else 2,
-        )
+        return vector_findings(_NAME, self._products, got, expected, what, terms=terms, kind=kind)
 
     def _product_without(self, missing: Group) -> Values | Finding:
         """The product for a probe of which some slots are missing; a finding where that raises."""
+        products, map_ = self._products, self._products.measurements.map
+        ask = map_.jvp_undefined if products.is_forward else map_.vjp_undefined
         try:
             with users_errors():
-                if self._forward:
-                    return np.asarray(self._map.jvp_undefined(self._probe, missing))
-                return np.asarray(self._map.vjp_undefined(self._probe, missing))
+                return np.asarray(ask(products.probe, missing))
         except UsersError as error:
             message = f"{self._names(missing)} undefined: it raised {error}"
             place = None
-            if not self._forward and len(missing) == 1:
+            if not products.is_forward and len(missing) == 1:
                 (slot,) = missing
                 place = Place(self._space.slots[slot].name, slot, ())
             return Finding(_NAME, message, "undefined: raised", output=place)
 
     def _product_with_zeros(self, missing: Group) -> Values:
         """The product for a probe of which some slots are zero."""
-        probe = self._probe.copy()
+        probe = self._products.probe.copy()
         for slot in missing:
             probe[self._space.span(slot)] = 0.0
-        return np.asarray(self._map.jvp(probe) if self._forward else self._map.vjp(probe))
+        return self._products.ask(probe)
 
     def _names(self, missing: Group) -> str:
         names = [self._space.slots[slot].name for slot in sorted(missing)]

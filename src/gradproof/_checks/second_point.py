@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._checks.agreement import vector_findings
+from gradproof._checks.agreement import value_findings, vector_findings
 from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import (
     evidence_of_block,
@@ -42,7 +42,6 @@ _NEAR = (NEIGHBOUR, 1 / 16, -1 / 16)  # where what was kept is wrong too, and no
 _NUMBER = 128  # of the random direction in which they lie
 _MOST_POINTS = 3  # at which a derivative is measured, where it is not decided at the first
 _LARGE_VALUES = 2.0**20  # times those at the point: the domain of F has been left
-_LAST_DIGITS = 64.0  # roundings that two values of the same function may differ by
 _UNCHANGED = "a call far away changes no gradient of the one before"
 
 _SUMMARIES = {
@@ -178,13 +177,13 @@ def _steady_findings(
         what: how `got` was made.
         kind: of the findings.
     """
-    findings = vector_findings(_NAME, owner, got, owner.gradient, what, kind=kind)
+    findings = vector_findings(_NAME, owner.backward, got, owner.gradient, what, kind=kind)
     if not findings:
         return ()
     map_ = measurements.map
     map_.value(map_.point)  # so that the last call is one at the point again
     first, second = (map_.vjp(measurements.cotangent) for _ in range(2))
-    return () if vector_findings(_NAME, measurements, first, second, "") else findings
+    return () if vector_findings(_NAME, measurements.backward, first, second, "") else findings
 
 
 def _measured_result(measurements: Measurements, there: Measurements) -> CheckResult:
@@ -281,15 +280,8 @@ def _findings_of_shared_calls(
             findings = _steady_findings(measurements, here, measurements, how, "last call")
             if findings:
                 return findings, tuple(notes)
-        if not _is_same_value(there, value):
+        if value_findings(_NAME, there, value, what, "first call"):
             notes.append(f"{what}, the value is another")  # and so is the function
         elif findings := _steady_findings(there, gradient, measurements, what, "first call"):
             return findings, tuple(notes)
     return (), tuple(notes)
-
-
-def _is_same_value(measurements: Measurements, value: Values) -> bool:
-    """Whether a value is F at the point, but for rounding in its last digits."""
-    own = measurements.function.centre
-    allowed = _LAST_DIGITS * measurements.function.unit * measurements.largest_value
-    return bool(((value == own) | (np.abs(value - own) <= allowed) | ~np.isfinite(own)).all())

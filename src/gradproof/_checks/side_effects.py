@@ -62,7 +62,7 @@ def _use_memory_of_results_again(measurements: Measurements) -> None:
         map_.value(x)
     with contextlib.suppress(Unsupported, UsersError), users_errors():  # the call may be spoilt
         if measurements.gradient.size:  # which has then been asked before
-            map_.vjp(measurements.constant_cotangent)
+            map_.vjp(measurements.backward.constant_probe)
     with contextlib.suppress(Unsupported, UsersError), users_errors():
         map_.products_of_overtaken_call(x, v)
 

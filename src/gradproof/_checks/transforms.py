@@ -20,14 +20,12 @@ def check(name: str, measurements: Measurements) -> CheckResult:
     if transform is None:
         raise Unsupported("there is no such transform of this function")
     if transform.forward:
-        mode, expected = "forward mode", measurements.pushforward
-        got = map_.jvp_transform(measurements.tangent, name)
+        products = measurements.forward
+        got = map_.jvp_transform(products.probe, name)
     else:
-        mode, expected = "the backward", measurements.gradient
-        got = map_.vjp_transform(measurements.cotangent, name)
-    what = f"by {transform.what}, against {mode}"
-    findings = vector_findings(name, measurements, got, expected, what, forward=transform.forward)
-    if findings:
-        return failed_check(name, f"{transform.what}: not what {mode} says", findings)
-    vector = "tangent" if transform.forward else "gradient"
-    return passed_check(name, f"{transform.what}: the same {vector}")
+        products = measurements.backward
+        got = map_.vjp_transform(products.probe, name)
+    what = f"by {transform.what}, against {products.mode}"
+    if findings := vector_findings(name, products, got, products.product, what):
+        return failed_check(name, f"{transform.what}: not what {products.mode} says", findings)
+    return passed_check(name, f"{transform.what}: the same {products.name}")
