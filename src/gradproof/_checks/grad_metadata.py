@@ -91,7 +91,7 @@ def _subsets_to_ask(count: int, seed: int) -> list[Group]:
     if count > _MOST_SINGLES:
         parts.append(frozenset({int(np.random.default_rng([seed, count]).integers(count))}))
     every = frozenset(range(count))
-    return [subset for part in parts for subset in (part, every - part)]
+    return list(dict.fromkeys([*parts, *(every - part for part in parts)]))
 
 
 def _subset_findings(measurements: Measurements, subset: Group) -> tuple[Finding, ...]:

@@ -20,7 +20,7 @@ from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
-from gradproof._maps.contract import Raised, Unsupported
+from gradproof._maps.contract import Unsupported
 from gradproof._measurements import ClaimedProducts, Measurements
 from gradproof._numdiff.special_probes import SplitProbe, split_probe
 
@@ -80,8 +80,6 @@ def check(measurements: Measurements) -> CheckResult:
         try:
             results.append(_mode_result(mode))
         except Unsupported as refusal:
-            if isinstance(refusal, Raised) and not mode.is_forward:
-                raise
             refusals.append(refusal)
     if not results:
         raise refusals[0]

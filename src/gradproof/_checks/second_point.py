@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._checks.agreement import value_findings, vector_findings
+from gradproof._checks.agreement import gradient_repeats, value_findings, vector_findings
 from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import (
     evidence_of_block,
@@ -180,10 +180,8 @@ def _steady_findings(
     findings = vector_findings(_NAME, owner.backward, got, owner.gradient, what, kind=kind)
     if not findings:
         return ()
-    map_ = measurements.map
-    map_.value(map_.point)  # so that the last call is one at the point again
-    first, second = (map_.vjp(measurements.cotangent) for _ in range(2))
-    return () if vector_findings(_NAME, measurements.backward, first, second, "") else findings
+    measurements.map.value(measurements.map.point)  # so that the last call is at the point again
+    return findings if gradient_repeats(measurements) else ()
 
 
 def _measured_result(measurements: Measurements, there: Measurements) -> CheckResult:
