@@ -6,7 +6,9 @@ shows a gap, to name the one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from gradproof._checks.agreement import gradient_repeats, value_findings, vector_findings
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
@@ -15,7 +17,7 @@ from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Space, Values
 from gradproof._data.visible import join_words
 from gradproof._maps.contract import Unsupported
-from gradproof._measurements import Measurements
+from gradproof._measurements import ClaimedProducts, Measurements
 from gradproof._numdiff.probes import Kind, random_entries, round_to_formats
 
 _NAME = "memory_layout"
@@ -25,6 +27,7 @@ _WORDS = {
     "negative": "with the negative bit",
     "conjugate": "with the conjugate bit",
 }
+_COTANGENT, _INPUTS = "the cotangent is", "the inputs are"  # which has another layout
 _BITS = ("negative", "conjugate")  # which a backward may refuse, as `.numpy()` does
 
 
@@ -33,20 +36,36 @@ class _Trial:
     """What arrays in one layout, or in several at once, gave.
 
     Attributes:
+        subject: whose layout it is, "the cotangent is" or "the inputs are".
         layout: names, joined by "+".
-        of_inputs: whether the inputs have that layout; else the cotangent.
         findings: what is wrong.
         refusal: that the code does not take such arrays; "" where it does.
     """
 
+    subject: str
     layout: str
-    of_inputs: bool
     findings: tuple[Finding, ...] = ()
     refusal: str = ""
 
     @property
     def is_right(self) -> bool:
         return not (self.findings or self.refusal)
+
+    @property
+    def phrase(self) -> str:
+        """The layout in words: "transposed and with gaps"."""
+        return " and ".join(_WORDS.get(part, part) for part in self.layout.split("+"))
+
+    @property
+    def kind(self) -> str:
+        """The kind of its findings."""
+        return f"{'input ' if self.subject == _INPUTS else ''}layout: {self.layout}"
+
+    def with_error(self, error: UsersError) -> _Trial:
+        """The trial with the finding that the user's code raised."""
+        where = f"where {self.subject} {self.phrase}"
+        text = f"it raised {where}, though not for the same values as given: {error}"
+        return replace(self, findings=(*self.findings, Finding(_NAME, text, self.kind)))
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -58,34 +77,24 @@ def check(measurements: Measurements) -> CheckResult:
         return skipped_check(_NAME, "no output or input can be laid out in memory otherwise")
     trials: list[_Trial] = []
     for stack in stacks:
-        trials += _trials(measurements, stack, of_inputs=False)
+        trials += _trials(_cotangent_trial, measurements, stack)
     if ways:
-        trials += _trials(measurements, "+".join(ways), of_inputs=True)
+        with contextlib.suppress(Unsupported):
+            trials += _trials(_input_trial, measurements, "+".join(ways))
     if any(trial.findings for trial in trials) and not gradient_repeats(measurements):
         return inconclusive_check(_NAME, "the gradient does not repeat, in whatever layout")
     return _result(trials)
 
 
-def _trials(measurements: Measurements, stack: str, *, of_inputs: bool) -> list[_Trial]:
+def _trials(
+    try_layout: Callable[[Measurements, str], _Trial], measurements: Measurements, stack: str
+) -> list[_Trial]:
     """The layouts of a stack at once; each by itself where these are not right."""
-    together, parts = _trial(measurements, stack, of_inputs=of_inputs), stack.split("+")
-    if together is None or together.is_right or len(parts) < 2:
-        return [together] if together else []
-    singles = [_trial(measurements, part, of_inputs=of_inputs) for part in parts]
-    known = [single for single in singles if single is not None]
-    return [together] if all(single.is_right for single in known) else known
-
-
-def _trial(measurements: Measurements, layout: str, *, of_inputs: bool) -> _Trial | None:
-    """What arrays in a layout give; None where the map has no such layout."""
-    findings_of = _findings_of_inputs if of_inputs else _findings_of_cotangent
-    try:
-        findings = findings_of(measurements, layout)
-    except Unsupported:
-        return None
-    if isinstance(findings, str):
-        return _Trial(layout, of_inputs, refusal=findings)
-    return _Trial(layout, of_inputs, findings)
+    together, parts = try_layout(measurements, stack), stack.split("+")
+    if together.is_right or len(parts) < 2:
+        return [together]
+    singles = [try_layout(measurements, part) for part in parts]
+    return [together] if all(single.is_right for single in singles) else singles
 
 
 def _result(trials: list[_Trial]) -> CheckResult:
@@ -93,20 +102,18 @@ def _result(trials: list[_Trial]) -> CheckResult:
     wrong = [trial for trial in trials if trial.findings]
     if not wrong:
         right = dict.fromkeys(
-            ("inputs " if trial.of_inputs else "") + _WORDS.get(part, part)
+            ("inputs " if trial.subject == _INPUTS else "") + _WORDS.get(part, part)
             for trial in trials
             if trial.is_right
             for part in trial.layout.split("+")
         )
         names = ", ".join(right) or "none that the function takes"
         return passed_check(_NAME, f"the same in another memory layout: {names}", notes=notes)
-    layouts = {
-        subject: [_phrase(trial.layout) for trial in wrong if trial.of_inputs == of_inputs]
-        for subject, of_inputs in (("the cotangent is", False), ("the inputs are", True))
+    phrases = {
+        subject: [trial.phrase for trial in wrong if trial.subject == subject]
+        for subject in dict.fromkeys(trial.subject for trial in wrong)
     }
-    where = " and ".join(
-        f"{subject} {join_words(phrases, 'or')}" for subject, phrases in layouts.items() if phrases
-    )
+    where = " and ".join(f"{subject} {join_words(phrases[subject], 'or')}" for subject in phrases)
     summary = f"right for contiguous arrays, wrong only where {where}"
     if any(trial.layout == "contiguous" for trial in wrong):
         summary = f"another result where {where}"
@@ -114,33 +121,61 @@ def _result(trials: list[_Trial]) -> CheckResult:
     return failed_check(_NAME, summary, findings, notes=notes, where=f"only where {where}")
 
 
-def _findings_of_cotangent(measurements: Measurements, layout: str) -> tuple[Finding, ...] | str:
-    """What is wrong with the gradient of a cotangent in a layout; or that it is not taken."""
-    kind = f"layout: {layout}"
-    what = f"cotangent {_phrase(layout)} against the same values, contiguous"
-    for v, expected in _cotangents_with_gradients(measurements, layout):
+def _cotangent_trial(measurements: Measurements, layout: str) -> _Trial:
+    """The gradient of a cotangent in a layout, compared with that of a contiguous one."""
+    trial, products = _Trial(_COTANGENT, layout), measurements.backward
+    what = f"cotangent {trial.phrase} against the same values, contiguous"
+    for v, expected in _cotangents_with_gradients(products, layout):
         try:
             with users_errors():
                 got = measurements.map.vjp_layout(v, layout)
         except UsersError as error:
-            if layout in _BITS:
-                return f"the backward does not take a cotangent {_phrase(layout)}: {error}"
-            return (_finding_of_error(f"the cotangent is {_phrase(layout)}", error, kind),)
-        products = measurements.backward
-        if findings := vector_findings(_NAME, products, got, expected, what, kind=kind):
-            return findings
-    return ()
+            if layout not in _BITS:
+                return trial.with_error(error)
+            text = f"the backward does not take a cotangent {trial.phrase}: {error}"
+            return replace(trial, refusal=text)
+        if findings := vector_findings(_NAME, products, got, expected, what, kind=trial.kind):
+            return replace(trial, findings=findings)
+    return trial
+
+
+def _input_trial(measurements: Measurements, layout: str) -> _Trial:
+    """Value and gradient with the inputs in a layout, compared with those for the inputs as given.
+
+    Raises:
+        Unsupported: no input can be handed over otherwise.
+    """
+    trial, map_, products = _Trial(_INPUTS, layout), measurements.map, measurements.backward
+    try:
+        with users_errors():
+            other = map_.map_in_layout(layout)
+            value = other.kept_value()
+    except UsersError as error:
+        text = f"the function does not take inputs {trial.phrase}: {error}"
+        return replace(trial, refusal=text)
+    what = f"inputs {trial.phrase} against the same values as given"
+    findings = value_findings(_NAME, measurements, value, what, trial.kind)
+    if findings and (how := map_.memory_dependence()):  # it is, and is to be, another function
+        text = f"the function {how}, and has another value for inputs {trial.phrase}: not compared"
+        return replace(trial, refusal=text)
+    trial = replace(trial, findings=findings)
+    try:
+        with users_errors():
+            got = products.ask(products.probe, other)
+    except UsersError as error:
+        return trial.with_error(error)
+    findings += vector_findings(_NAME, products, got, products.product, what, kind=trial.kind)
+    return replace(trial, findings=findings)
 
 
 def _cotangents_with_gradients(
-    measurements: Measurements, layout: str
+    products: ClaimedProducts, layout: str
 ) -> list[tuple[Values, Values]]:
     """Cotangents and their gradients: for stride 0 such that have equal entries."""
-    products = measurements.backward
     if "expanded" not in layout:
         return [(products.probe, products.product)]
     pairs = [(products.constant_probe, products.constant_product)]
-    space, seed = measurements.map.codomain, measurements.settings.seed
+    space, seed = products.probe_space, products.measurements.settings.seed
     if any(sum(extent > 1 for extent in slot.shape) > 1 for slot in space.slots):
         for axis in (0, -1):
             v = _cotangent_equal_along(space, seed, axis)
@@ -160,34 +195,3 @@ def _cotangent_equal_along(space: Space, seed: int, axis: int) -> Values:
             entries = cotangent[space.span(position)].reshape(*slot.shape, len(slot.parts))
             entries[:] = entries.take([0], axes[axis])
     return round_to_formats(space, cotangent)
-
-
-def _findings_of_inputs(measurements: Measurements, layout: str) -> tuple[Finding, ...] | str:
-    """What is wrong with value and gradient with the inputs in a layout; or why none is taken."""
-    map_, kind, where = measurements.map, f"input layout: {layout}", _phrase(layout)
-    try:
-        with users_errors():
-            other = map_.map_in_layout(layout)
-            value = other.kept_value()
-    except UsersError as error:
-        return f"the function does not take inputs {where}: {error}"
-    what = f"inputs {where} against the same values as given"
-    findings = value_findings(_NAME, measurements, value, what, kind)
-    if findings and (how := map_.memory_dependence()):  # it is, and is to be, another function
-        return f"the function {how}, and has another value for inputs {where}: not compared"
-    try:
-        with users_errors():
-            got = other.vjp(measurements.cotangent)
-    except UsersError as error:
-        return (*findings, _finding_of_error(f"the inputs are {where}", error, kind))
-    products = measurements.backward
-    return findings + vector_findings(_NAME, products, got, products.product, what, kind=kind)
-
-
-def _finding_of_error(where: str, error: UsersError, kind: str) -> Finding:
-    text = f"it raised where {where}, though not for the same values as given: {error}"
-    return Finding(_NAME, text, kind)
-
-
-def _phrase(layout: str) -> str:
-    return " and ".join(_WORDS.get(part, part) for part in layout.split("+"))
