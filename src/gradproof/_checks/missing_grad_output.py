@@ -3,7 +3,7 @@
 J^T v without the cotangents of some outputs, and without those of all others, add up to J^T v: two
 runs for each way to split the outputs in two, and no reference. With about log2 k random halves of
 k outputs, any two outputs are split. Of tangents and J u the same is true. Where a sum is wrong,
-each side is compared with zeros.
+each side is compared with zeros; where both are what zeros give, these do not add up either.
 """
 
 from __future__ import annotations
@@ -85,30 +85,31 @@ class _MissingSlots:
         """What is wrong where a group of slots is missing; of the first such split."""
         for group in self.splits:
             sides = group, self._every - group
-            parts = [self._product_without(missing) for missing in sides]
-            products = [part for part in parts if not isinstance(part, Finding)]
-            if len(products) == 2:
-                total, terms = products[0] + products[1], (self._whole, *products)
-                if not self._disagreements(total, self._whole, terms, ""):
-                    continue
-            wrong = self._findings_against_zero(sides[0]) + self._findings_against_zero(sides[1])
-            return wrong or self._findings_of_zeros(sides)
+            products, raised = list[Values](), list[Finding]()
+            for missing in sides:
+                got = self._product_without(missing)
+                if isinstance(got, Finding):
+                    raised.append(got)
+                else:
+                    products.append(got)
+            if raised:
+                return tuple(raised)
+            total, terms = products[0] + products[1], (self._whole, *products)
+            # What the findings say where neither side differs from one with zeros.
+            what = f"{self.noun}s of some slots with zeros for the others, added up"
+            if wrong := self._disagreements(total, self._whole, terms, what):
+                one, other = map(self._findings_against_zero, sides, products)
+                return one + other or wrong
         return ()
 
-    def _findings_against_zero(self, missing: Group) -> tuple[Finding, ...]:
+    def _findings_against_zero(self, missing: Group, got: Values) -> tuple[Finding, ...]:
         """Slots that are missing, compared with slots that are zero."""
-        got = self._product_without(missing)
-        if isinstance(got, Finding):
-            return (got,)
-        expected = self._product_with_zeros(missing)
+        probe = self._products.probe.copy()
+        for slot in missing:
+            probe[self._space.span(slot)] = 0.0
+        expected = self._products.ask(probe)
         what = f"{self._names(missing)} undefined against zero"
         return self._disagreements(got, expected, (expected,), what)
-
-    def _findings_of_zeros(self, sides: tuple[Group, Group]) -> tuple[Finding, ...]:
-        """What is wrong where zeros are treated as what is missing is, and wrongly."""
-        parts = [self._product_with_zeros(missing) for missing in sides]
-        what = f"{self.noun}s of some slots with zeros for the others, added up, against the whole"
-        return self._disagreements(parts[0] + parts[1], self._whole, (self._whole, *parts), what)
 
     def _disagreements(
         self, got: Values, expected: Values, terms: tuple[Values, ...], what: str
@@ -134,13 +135,6 @@ class _MissingSlots:
                 (slot,) = missing
                 place = Place(self._space.slots[slot].name, slot, ())
             return Finding(_NAME, message, "undefined: raised", output=place)
-
-    def _product_with_zeros(self, missing: Group) -> Values:
-        """The product for a probe of which some slots are zero."""
-        probe = self._products.probe.copy()
-        for slot in missing:
-            probe[self._space.span(slot)] = 0.0
-        return self._products.ask(probe)
 
     def _names(self, missing: Group) -> str:
         names = [self._space.slots[slot].name for slot in sorted(missing)]
