@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gradproof._checks.agreement import gradient_repeats, value_findings, vector_findings
+from gradproof._checks.backward import mode_at_point
 from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import (
     evidence_of_block,
@@ -30,7 +31,6 @@ from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.results import PointResult
 from gradproof._data.space import OPEN, Values
-from gradproof._low_precision.combine import mode_result
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_bits, random_moves, round_to_formats
@@ -59,9 +59,8 @@ def check(measurements: Measurements) -> CheckResult:
         return skipped_check(_NAME, "no other inputs are to be tried")
     if not (map_.domain.size and map_.codomain.size):
         return skipped_check(_NAME, "no entries to move")
-    jitter = float(measurements.function.jitter.max())
-    if jitter > math.sqrt(measurements.unit) * measurements.largest_value:
-        return skipped_check(_NAME, "the function returns another value every time")
+    if reason := measurements.randomness:
+        return skipped_check(_NAME, reason)
     _ = measurements.gradient  # of the kept call, before any call far away
     reason, tried = "", list[CheckResult]()
     for x in _second_points(measurements):
@@ -188,9 +187,9 @@ def _measured_result(measurements: Measurements, there: Measurements) -> CheckRe
     """The derivative that is claimed at a second point, held against differences there."""
     try:
         with users_errors():
-            result = _point_result(there, quick=True)
+            result = mode_at_point(there, "backward", _NAME, quick=True)
             if result.verdict is Verdict.FAILED:
-                result = _point_result(there)
+                result = mode_at_point(there, "backward", _NAME)
     except UsersError as error:
         return inconclusive_check(_NAME, f"at a second point the backward raised {error}")
     if result.verdict is Verdict.PASSED:
@@ -202,21 +201,6 @@ def _measured_result(measurements: Measurements, there: Measurements) -> CheckRe
         note = f"at a second point the backward was not decided: {result.summary}"
         return passed_check(_NAME, _UNCHANGED, notes=(note,))
     return _result_of_failure(measurements, there, result)
-
-
-def _point_result(measurements: Measurements, *, quick: bool = False) -> PointResult:
-    """The result of the backward at a point; `quick` where one tangent is enough."""
-    return mode_result(
-        measurements.map,
-        measurements.settings,
-        "backward",
-        check=_NAME,
-        users_reference=measurements.reference,
-        function=measurements.function,
-        gradient=measurements.gradient,
-        slopes=measurements.slopes if measurements.is_double else None,
-        quick=quick,
-    )
 
 
 def _result_of_failure(
@@ -246,7 +230,7 @@ def _result_of_failure(
         with contextlib.suppress(UsersError), users_errors():
             if isinstance(neighbour, str):
                 continue
-            if _point_result(neighbour).verdict is Verdict.FAILED:
+            if mode_at_point(neighbour, "backward", _NAME).verdict is Verdict.FAILED:
                 evidence = evidence_of_block(there, result.block)
                 return _failed_result(findings, evidence=evidence)
     text = (
