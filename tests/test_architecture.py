@@ -22,10 +22,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LAYERS = {
     "errors": 0,
     "_data": 0,  # what everybody hands on: spaces, records, settings
-    "_maps.contract": 1,
+    "_maps": 1,  # the contract with a framework
     "_guard": 1,  # what a check puts back
     "_numdiff": 2,
-    "_maps": 3,  # maps around a map
     "_compare": 3,
     "_low_precision": 4,
     "_measurements": 5,  # what the checks of one run share

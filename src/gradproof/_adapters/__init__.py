@@ -1,4 +1,8 @@
-"""Adapters: one module per framework, imported only for a user who imported the framework."""
+"""How the adapter of a framework is found, without an import of any framework.
+
+The framework is that of the arrays among the arguments of a function, or of those that the function
+holds. Its adapter is in the folder of its name; the modules here are what adapters share.
+"""
 
 from __future__ import annotations
 

@@ -263,14 +263,11 @@ class ArrayMap(DifferentiableMap):
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         with self.around():
-            return self.traits_of(self.pull(self.cotangents(v)))
-
-    def traits_of(self, gradients: Sequence[Any]) -> list[Trait]:
-        """Where gradients, None for zero, have another dtype or shape than their inputs."""
+            gradients = self.pull(self.cotangents(v))
         return [
             Trait(slot, what, claimed, expected)
             for slot, (piece, gradient) in enumerate(zip(self.inputs, gradients, strict=True))
-            if gradient is not None
+            if gradient is not None  # which stands for zero
             for what, claimed, expected in (
                 ("dtype", str(getattr(gradient, "dtype", piece.dtype)), str(piece.dtype)),
                 ("shape", str(shape_of(gradient)), str(piece.slot.shape)),

@@ -6,20 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof.errors import UsageError
-
-
-def doubled_values(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array with the same numbers in float64 or complex128; integers and flags stay."""
-    kind = values.dtype.kind
-    if kind in "iub":
-        return values
-    return values.astype(np.complex128 if kind == "c" else np.float64)
 
 
 def twin_in_double(

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters.arrays import name_at
-from gradproof._adapters.double import doubled_values
 from gradproof._data.inputs import parameter_names
 
 Values = np.ndarray[Any, Any]
@@ -64,7 +63,7 @@ class Samples:
         for name, given in (self._inputs | self._kwargs).items():
             values = np.asarray(given) if isinstance(given, bool) else adapter.values_of(given)
             if values is not None:
-                self.values[name] = doubled_values(values)
+                self.values[name] = _doubled_values(values)
 
     def call(self, case: SampleCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments, new where the case changes them."""
@@ -110,6 +109,14 @@ class Samples:
                 yield f"ties in {name}", {name: CHANGES["ties"](values)}
             elif values.dtype.kind == "b" and not values.shape:
                 yield f"{name}={not values}", {name: np.logical_not(values)}
+
+
+def _doubled_values(values: Values) -> Values:
+    """An array with the same numbers in float64 or complex128; integers and flags stay."""
+    kind = values.dtype.kind
+    if kind in "iub":
+        return values
+    return values.astype(np.complex128 if kind == "c" else np.float64)
 
 
 def _resized_values(values: Values, shape: tuple[int, ...], rng: np.random.Generator) -> Values:

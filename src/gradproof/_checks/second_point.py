@@ -10,7 +10,6 @@ that the function writes.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -105,11 +104,9 @@ def _point_nearby(measurements: Measurements, radius: float, *, is_turned: bool 
         if is_turned and slot.limits == OPEN and (values < 0).any() and (values > 0).any():
             flips = turns[span] if turns[span].any() else ~turns[span]
             values[flips] *= -1
-        for limit, is_beyond in zip(
-            slot.limits, (values <= slot.limits[0], values >= slot.limits[1]), strict=True
-        ):
-            if math.isfinite(limit):
-                values[is_beyond] = (own[is_beyond] + limit) / 2
+        lower, upper = slot.limits
+        for limit, is_beyond in ((lower, values <= lower), (upper, values >= upper)):
+            values[is_beyond] = (own[is_beyond] + limit) / 2
         if slot.size > entry:
             values[:entry] = own[:entry]
     return round_to_formats(domain, x)

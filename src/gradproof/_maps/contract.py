@@ -32,13 +32,13 @@ class Unsupported(Exception):
 
 
 class Refused(Unsupported):
-    """The function does not take what it was handed, and says so by raising: no fault."""
+    """The function raised because it does not take what it was handed, which is no fault."""
 
 
 class Raised(Unsupported):
-    """Not that a capability is missing, which would be said beforehand: what has it raised.
+    """A rule for the derivative exists, and raised an exception.
 
-    A check of just that derivative fails. One that compares derivatives with each other is skipped.
+    A check of that derivative fails. One that compares derivatives with each other is skipped.
     """
 
 
@@ -49,7 +49,7 @@ class OutputChangedError(UsageError):
 class BudgetSpent(BaseException):
     """The calls, or the seconds, that a run may use are used up.
 
-    No Exception: where a check takes whatever the user's code raises for a finding, this is none.
+    It is no Exception, so that no check takes it for one that the user's code raised.
     """
 
     def __init__(self, reason: str) -> None:
