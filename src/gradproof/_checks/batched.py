@@ -16,18 +16,18 @@ from gradproof._measurements import ClaimedProducts, Measurements
 
 def check(measurements: Measurements) -> CheckResult:
     """A batched backward gives, row by row, what the backward gives, in every way of batching."""
-    name, map_ = "batched", measurements.map
+    name, map_, products = "batched", measurements.map, measurements.backward
     wrong: dict[str, tuple[Finding, ...]] = {}
     right, refused = list[str](), list[Unsupported]()
-    loop = _Loop(name, measurements.backward)
+    probes = np.stack([probe for probe, _ in _probes_with_products(products)])
     for batching in measurements.settings.batchings or map_.batchings():
         try:
-            got = map_.vjp_batch(loop.probes, batching)
+            got = map_.vjp_batch(probes, batching)
         except Unsupported as missing:
             refused.append(missing)
             continue
         what = f"a backward batched by {batching} against that cotangent's own"
-        if findings := loop.findings(got, what):
+        if findings := _findings(name, products, got, what):
             wrong[batching] = findings
         else:
             right.append(batching)
@@ -43,38 +43,32 @@ def check(measurements: Measurements) -> CheckResult:
 
 def check_forward(measurements: Measurements) -> CheckResult:
     """Batched forward mode gives, row by row, what forward mode gives."""
-    name = "batched_forward"
-    loop = _Loop(name, measurements.forward)
-    got = measurements.map.jvp_batch(loop.probes)
-    if findings := loop.findings(got, "a batch"):
+    name, products = "batched_forward", measurements.forward
+    probes = np.stack([probe for probe, _ in _probes_with_products(products)])
+    got = measurements.map.jvp_batch(probes)
+    if findings := _findings(name, products, got, "a batch"):
         return failed_check(name, "batched forward mode differs from the loop", findings)
     return passed_check(name, "batched forward mode equals the loop")
 
 
-class _Loop:
-    """A random probe and a constant one, each asked by itself, to compare batches of both with.
+def _probes_with_products(products: ClaimedProducts) -> list[tuple[Values, Values]]:
+    """A random probe and a constant one, each with its own product."""
+    random = products.probe, products.product
+    return [random, (products.constant_probe, products.constant_product)]
 
-    Attributes:
-        probes: (2, k).
-    """
 
-    def __init__(self, check: str, products: ClaimedProducts) -> None:
-        self._check, self._products = check, products
-        self.probes: Values = np.stack([products.probe, products.constant_probe])
-        self._expected = products.product, products.constant_product
-
-    def findings(self, got: Values, what: str) -> tuple[Finding, ...]:
-        """Where the rows of a batch are not the products of each probe by itself."""
-        found: tuple[Finding, ...] = ()
-        for number, (probe, expected) in enumerate(zip(self.probes, self._expected, strict=True)):
-            found += vector_findings(
-                self._check,
-                self._products,
-                got[number],
-                expected,
-                f"row {number} of {what}",
-                terms=self._expected,
-                kind="batched",
-                rounding=partial(self._products.rounding_of, probe, expected),
-            )
-        return found
+def _findings(check: str, products: ClaimedProducts, got: Values, what: str) -> tuple[Finding, ...]:
+    """Where the rows of a batch are not the products of each probe by itself."""
+    found: tuple[Finding, ...] = ()
+    for number, (probe, expected) in enumerate(_probes_with_products(products)):
+        found += vector_findings(
+            check,
+            products,
+            got[number],
+            expected,
+            f"row {number} of {what}",
+            terms=(expected, products.product),  # rows of a batch are rounded by each other
+            kind="batched",
+            rounding=partial(products.rounding_of, probe, expected),
+        )
+    return found

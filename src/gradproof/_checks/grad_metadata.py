@@ -64,9 +64,10 @@ def check(measurements: Measurements) -> CheckResult:
 
 def _subsets_result(measurements: Measurements) -> CheckResult:
     """What is found of J^T v with some of the inputs marked as differentiable."""
-    map_ = measurements.map
-    count = len(map_.domain.slots)
-    subsets = _subsets_to_ask(count, measurements.settings.seed)
+    map_, count = measurements.map, len(measurements.map.domain.slots)
+    every = frozenset(range(count))
+    parts = splits_in_two(count, measurements.settings.seed, _MOST_SINGLES)
+    subsets = dict.fromkeys([*parts, *(every - part for part in parts)])
     findings: dict[str, Finding] = {}
     refused: list[str] = []
     for subset in subsets:
@@ -84,14 +85,6 @@ def _subsets_result(measurements: Measurements) -> CheckResult:
         return failed_check(_NAME, summary, tuple(findings.values()), notes=notes)
     share = f": {share_of_subsets(len(subsets), count)}" if len(subsets) < 2**count - 2 else ""
     return passed_check(_NAME, f"{_ALIKE}, whichever of the inputs need one{share}", notes=notes)
-
-
-def _subsets_to_ask(count: int, seed: int) -> list[Group]:
-    parts = splits_in_two(count, seed, _MOST_SINGLES)
-    if count > _MOST_SINGLES:
-        parts.append(frozenset({int(np.random.default_rng([seed, count]).integers(count))}))
-    every = frozenset(range(count))
-    return list(dict.fromkeys([*parts, *(every - part for part in parts)]))
 
 
 def _subset_findings(measurements: Measurements, subset: Group) -> tuple[Finding, ...]:
