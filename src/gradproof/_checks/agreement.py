@@ -32,7 +32,6 @@ def vector_findings(
     *,
     terms: Sequence[Values] = (),
     kind: str = "",
-    lost: float = 0.0,
     rounding: Callable[[], Values] | None = None,
 ) -> tuple[Finding, ...]:
     """Findings for the entries in which a product is not what it should be, largest gap first.
@@ -49,13 +48,12 @@ def vector_findings(
         what: how `got` was made, for the message.
         terms: vectors whose sizes together bound the rounding of `got`; `expected` where empty.
         kind: of the findings; the name of the check where it is "".
-        lost: further gap that is allowed in every entry.
         rounding: measures what rounding does besides to `got`, where it is not `expected`.
     """
     if got.shape == expected.shape and (got == expected).all():
         return ()
     size = np.sum([finite_values(np.abs(term)) for term in terms or (expected,)], axis=0)
-    allowed = _allowed_gap(products, size) + lost
+    allowed = _allowed_gap(products, size)
     wrong = _disagreements(products.space, got, expected, size, allowed)
     for further_rounding in (lambda: products.rounding, rounding):
         if further_rounding is not None and wrong.any():

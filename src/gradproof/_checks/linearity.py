@@ -22,7 +22,7 @@ from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import ClaimedProducts, Measurements
-from gradproof._numdiff.special_probes import SplitProbe, split_probe
+from gradproof._numdiff.special_probes import split_probe
 
 _NAME = "linearity"
 _SMALL_RANGE = 1e6  # largest number of a format, as of float16, that honest sums may exceed
@@ -44,23 +44,6 @@ class NotLinear:
     product: Values
     unit: float
     is_forward: bool = False
-
-
-@dataclass(frozen=True)
-class _SplitProducts:
-    """What a mode claims of a split probe.
-
-    Attributes:
-        split: the probe.
-        parts: products of its two parts, over their factors.
-        terms: of every term, times its weight.
-        refused: why parts of other sizes than usual were refused; "" where they were not.
-    """
-
-    split: SplitProbe
-    parts: list[Values]
-    terms: list[Values]
-    refused: str
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -95,21 +78,20 @@ def check(measurements: Measurements) -> CheckResult:
 
 def _mode_result(mode: ClaimedProducts) -> CheckResult:
     """Whether one mode is linear in its probe."""
-    measurements, products = mode.measurements, _split_products(mode)
-    split = products.split
-    findings = _findings(mode, products)
+    measurements, total = mode.measurements, _SplitSum(mode)
+    split, findings = total.split, total.findings()
     if not findings:
         single = " and of one entry" if split.terms[-1].kind == "single" else ""
         text = f"{mode.mode} is linear in {mode.probe_name}s of {split.sizes}, with zeros{single}"
-        refused = f"forward mode: {products.refused}" if mode.is_forward else products.refused
-        return passed_check(_NAME, text, notes=(refused,) if products.refused else ())
+        refused = f"forward mode: {total.refused}" if mode.is_forward else total.refused
+        return passed_check(_NAME, text, notes=(refused,) if total.refused else ())
     is_single = DOUBLE <= measurements.arithmetic_unit <= SINGLE
     is_open = is_single and all(each.gap <= _OPEN_UP_TO * each.allowed for each in findings)
     if is_open or _is_linear_in_double(mode):
         text = f"{mode.mode} is not linear in the {mode.probe_name}, which its few bits may explain"
         return inconclusive_check(_NAME, text)
     known = mode.product
-    off = np.linalg.norm(products.parts[0] * split.factors[0] - known)
+    off = np.linalg.norm(total.parts[0] * split.factors[0] - known)
     is_ignored = bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(known))
     unit = min((slot.grain.unit for slot in measurements.map.domain.slots), default=1.0)
     summary = f"{mode.mode} {'ignores' if is_ignored else 'is not linear in'} the {mode.probe_name}"
@@ -127,98 +109,92 @@ def _is_linear_in_double(mode: ClaimedProducts) -> bool:
     try:
         with users_errors():
             exact = mode.measurements.double
-            exact_mode = exact.forward if mode.is_forward else exact.backward
-            return not _findings(exact_mode, _split_products(exact_mode))
+            return not _SplitSum(exact.forward if mode.is_forward else exact.backward).findings()
     except (Unsupported, UsersError):
         return False
 
 
-def _split_products(mode: ClaimedProducts) -> _SplitProducts:
-    """What is claimed of both parts, and of the terms.
+class _SplitSum:
+    """What a mode claims of a probe in two parts, and of the terms that it is the sum of.
 
     A rule may refuse a probe for its size, as PyTorch's of eigenvectors do, which test it with an
     absolute tolerance; or a format of a small range may not hold what it adds up. It claims nothing
     wrong then, and is asked for parts of the usual size.
+
+    Attributes:
+        split: the probe.
+        parts: products of its two parts, over their factors.
+        terms: products of the terms, times their weights.
+        refused: why parts of other sizes than usual were refused; "" where they were not.
     """
-    measurements, refused = mode.measurements, ""
-    spaces = mode.probe_space, mode.space
-    split = split_probe(
-        spaces,
-        mode.probe,
-        mode.product,
-        mode.constant_probe,
-        measurements.arithmetic_unit,
-        measurements.settings.seed,
-        measurements.scales if mode.is_forward else None,
-    )
-    # An array is in a format whose numbers end below what is added up here.
-    slots = [slot for space in spaces for slot in space.slots if slot.size]
-    has_small_range = any(slot.grain.largest < _SMALL_RANGE for slot in slots)
-    try:
-        with users_errors():
-            parts, terms = _products_of_sizes(mode, split)
-        if has_small_range and not np.isfinite([*parts, *terms]).all():
-            refused = f"the sizes {split.sizes} overflow"
-    except UsersError as error:
-        refused = f"the sizes {split.sizes} were refused: {error}"
-    if refused:
-        split = split.probe_of_usual_size()
-        parts, terms = _products_of_sizes(mode, split)
-    return _SplitProducts(split, parts, terms, refused)
 
+    def __init__(self, mode: ClaimedProducts) -> None:
+        measurements, spaces = mode.measurements, (mode.probe_space, mode.space)
+        self._mode, self.refused = mode, ""
+        self.split = split_probe(
+            spaces,
+            mode.probe,
+            mode.product,
+            mode.constant_probe,
+            measurements.arithmetic_unit,
+            measurements.settings.seed,
+            measurements.scales if mode.is_forward else None,
+        )
+        slots = [slot for space in spaces for slot in space.slots if slot.size]
+        has_small_range = any(slot.grain.largest < _SMALL_RANGE for slot in slots)
+        try:
+            with users_errors():
+                self.parts, self.terms = self._ask_for_parts_and_terms()
+            if has_small_range and not np.isfinite([*self.parts, *self.terms]).all():
+                self.refused = f"the sizes {self.split.sizes} overflow"
+        except UsersError as error:
+            self.refused = f"the sizes {self.split.sizes} were refused: {error}"
+        if self.refused:
+            self.split = self.split.probe_of_usual_size()
+            self.parts, self.terms = self._ask_for_parts_and_terms()
 
-def _products_of_sizes(
-    mode: ClaimedProducts, split: SplitProbe
-) -> tuple[list[Values], list[Values]]:
-    """What is claimed of both parts, over their factors, and of the terms, times their weights.
+    def _ask_for_parts_and_terms(self) -> tuple[list[Values], list[Values]]:
+        """The products; that of a single entry for one as large as the large part is."""
+        mode, factors = self._mode, self.split.factors
+        parts = [mode.ask(self.split.scaled_part(number)) / factors[number] for number in (0, 1)]
+        large, terms = 2.0 ** math.floor(math.log2(abs(factors[0]))), []
+        for term in self.split.terms:
+            if term.kind == "dense":
+                product = mode.product
+            elif term.kind == "constant":
+                product = mode.constant_product
+            else:
+                size = large if term.kind == "single" else 1.0
+                product = mode.ask(size * term.probe) / size
+            terms.append(term.weight * product)
+        return parts, terms
 
-    A single entry is asked for as large as the large part is.
-    """
-    parts = [mode.ask(split.scaled_part(number)) / split.factors[number] for number in (0, 1)]
-    large, terms = 2.0 ** math.floor(math.log2(abs(split.factors[0]))), []
-    for term in split.terms:
-        if term.kind == "dense":
-            product = mode.product
-        elif term.kind == "constant":
-            product = mode.constant_product
-        else:
-            size = large if term.kind == "single" else 1.0
-            product = mode.ask(size * term.probe) / size
-        terms.append(term.weight * product)
-    return parts, terms
+    def findings(self) -> tuple[Finding, ...]:
+        """Entries in which the two parts do not add up to the terms.
 
+        Terms of large weights are as large as they were claimed: so large is their rounding.
+        """
+        got, expected = self.parts[0] + self.parts[1], np.sum(self.terms, axis=0)
+        if self.refused:  # what overflows at the usual size too is for the checks of the modes
+            got = np.where(np.isfinite(got), got, expected)
+        pairs = zip(self.terms, self.split.terms, strict=True)
+        sizes = [product / max(1.0, abs(term.weight)) for product, term in pairs]
+        what = f"two parts of a {self._mode.probe_name}, of {self.split.sizes}, against the whole"
+        return vector_findings(
+            _NAME,
+            self._mode,
+            got,
+            expected,
+            what,
+            terms=[*sizes, *self.parts],
+            rounding=self._rounding,
+        )
 
-def _findings(mode: ClaimedProducts, products: _SplitProducts) -> tuple[Finding, ...]:
-    """Entries in which the two parts do not add up to the terms.
-
-    Terms of large weights are as large as they were claimed: so large is their rounding.
-    """
-    split = products.split
-    got, expected = products.parts[0] + products.parts[1], np.sum(products.terms, axis=0)
-    if products.refused:  # what overflows at the usual size too is for the checks of the modes
-        got = np.where(np.isfinite(got), got, expected)
-    sizes = [
-        product / max(1.0, abs(term.weight))
-        for product, term in zip(products.terms, split.terms, strict=True)
-    ]
-    return vector_findings(
-        _NAME,
-        mode,
-        got,
-        expected,
-        f"two parts of a {mode.probe_name}, of {split.sizes}, against the whole",
-        terms=[*sizes, *products.parts],
-        kind="linearity of forward mode" if mode.is_forward else "",
-        lost=split.lost,
-        rounding=lambda: _rounding(mode, products),
-    )
-
-
-def _rounding(mode: ClaimedProducts, products: _SplitProducts) -> Values:
-    """What rounding does to the sum of both parts, and to the terms."""
-    split = products.split
-    total = mode.rounding * (sum(abs(term.weight) for term in split.terms) - 1)
-    for number, factor in enumerate(split.factors):
-        known = factor * products.parts[number]
-        total += mode.rounding_of(split.scaled_part(number), known) / abs(factor)
-    return total
+    def _rounding(self) -> Values:
+        """What rounding and underflow do to the sum of both parts, and rounding to the terms."""
+        weights = sum(abs(term.weight) for term in self.split.terms)
+        total = self.split.lost + self._mode.rounding * (weights - 1)
+        for number, factor in enumerate(self.split.factors):
+            known = factor * self.parts[number]
+            total += self._mode.rounding_of(self.split.scaled_part(number), known) / abs(factor)
+        return total
