@@ -142,10 +142,9 @@ def _result_at(measurements: Measurements, there: Measurements) -> CheckResult:
     result = _measured_result(measurements, there)
     if result.verdict is not Verdict.PASSED:
         return result
-    findings, notes = _findings_of_shared_calls(measurements, there)
+    findings = _findings_of_shared_calls(measurements, there)
     findings = findings or _findings_of_kept_call(measurements, "all calls at a second point")
-    notes = result.notes + notes
-    return _failed_result(findings, notes=notes) if findings else replace(result, notes=notes)
+    return _failed_result(findings, notes=result.notes) if findings else result
 
 
 def _failed_result(findings: tuple[Finding, ...], **more: Any) -> CheckResult:
@@ -239,9 +238,12 @@ def _result_of_failure(
 
 def _findings_of_shared_calls(
     measurements: Measurements, there: Measurements
-) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """Where calls at both points that share arrays differ from those that share nothing; notes."""
-    map_, notes = measurements.map, list[str]()
+) -> tuple[Finding, ...]:
+    """Where calls at both points that share arrays differ from those that share nothing.
+
+    A call that raises then, or has another value, is not compared: it is another function.
+    """
+    map_ = measurements.map
     for ask, how in (
         (map_.products_in_reused_arrays, "held by the arrays that held the other point"),
         (map_.products_of_overtaken_call, "with buffers that a call at the other point wrote"),
@@ -249,18 +251,15 @@ def _findings_of_shared_calls(
         try:
             with users_errors():
                 here, value, gradient = ask(there.map.point, measurements.cotangent)
-        except Unsupported:
+        except (Unsupported, UsersError):
             continue
-        except UsersError as error:
-            notes.append(f"at a second point, {how}, the backward raised {error}")
-            continue
-        what = f"at a second point, {how}"
         if here is not None:
             findings = _steady_findings(measurements, here, measurements, how, "last call")
             if findings:
-                return findings, tuple(notes)
+                return findings
+        what = f"at a second point, {how}"
         if value_findings(_NAME, there, value, what, "first call"):
-            notes.append(f"{what}, the value is another")  # and so is the function
-        elif findings := _steady_findings(there, gradient, measurements, what, "first call"):
-            return findings, tuple(notes)
-    return (), tuple(notes)
+            continue
+        if findings := _steady_findings(there, gradient, measurements, what, "first call"):
+            return findings
+    return ()
