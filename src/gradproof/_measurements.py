@@ -109,11 +109,6 @@ class Measurements:
         return self.backward.product
 
     @property
-    def pushforward(self) -> Values:
-        """J u of the tangent as forward mode claims it, (m,)."""
-        return self.forward.product
-
-    @property
     def steps(self) -> StepTables:
         """The steps by which F is moved."""
         unit = max(self.unit, self.function.coarsest_unit)
@@ -260,7 +255,7 @@ class ClaimedProducts:
 
         Every operation is rounded at random. Below double precision it is the same function on
         float64 arrays that is rounded so. The probe is multiplied by factors of almost 1 as well
-        (`rounding_by_factors`): beside a slope that is infinite, as of a distance that rounding
+        (`_rounding_by_factors`): beside a slope that is infinite, as of a distance that rounding
         left, rounding falls by the root of its unit, and runs in fewer bits that are scaled back
         show too little. In few bits the inputs are moved by a rounding, too: a kernel that casts
         shows nothing in such runs.
@@ -270,7 +265,7 @@ class ClaimedProducts:
         # Asked again: a claim that another call has changed since is not rounded by that.
         known = self.ask(probe)
         unit = measurements.unit if by_runs is None else measurements.arithmetic_unit
-        found = self.rounding_by_factors(probe, known, unit)
+        found = self._rounding_by_factors(probe, known, unit)
         if by_runs is None and measurements.is_double:
             return found  # a claim that moves by more computes in fewer bits
         if by_runs is not None:
@@ -310,7 +305,7 @@ class ClaimedProducts:
                 break
         return _HONEST * _largest_move(moved, known)
 
-    def rounding_by_factors(self, probe: Values, known: Values, unit: float) -> Values:
+    def _rounding_by_factors(self, probe: Values, known: Values, unit: float) -> Values:
         """How far a claim is from linear in factors of almost 1: its rounding, in any precision.
 
         A claim that stays what it is where its probe moves, or goes with its square, is not linear

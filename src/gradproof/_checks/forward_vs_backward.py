@@ -23,7 +23,7 @@ def check(measurements: Measurements) -> CheckResult:
     if measurements.settings.trusted:
         return skipped_check(_NAME, "each mode is held against the reference, a definition")
     u, v = measurements.tangent, measurements.cotangent
-    forward, backward = measurements.pushforward, measurements.gradient
+    forward, backward = measurements.forward.product, measurements.gradient
     if np.isnan(forward).any() or np.isnan(backward).any():
         return skipped_check(_NAME, "a claim is NaN, which the check of its mode refutes")
     left, right = _finite_dot(v, forward), _finite_dot(backward, u)
@@ -71,7 +71,7 @@ def _allowed_gap(measurements: Measurements, total: float) -> float:
     """
     u, v = measurements.tangent, measurements.cotangent
     unit, settings = measurements.arithmetic_unit, measurements.settings
-    forward, backward = _sizes(v * measurements.pushforward), _sizes(measurements.gradient * u)
+    forward, backward = _sizes(v * measurements.forward.product), _sizes(measurements.gradient * u)
     value = _sizes(v * measurements.function.centre)
     allowed = math.sqrt(unit) * (np.linalg.norm(forward) + np.linalg.norm(backward))
     if math.isfinite(total):  # an infinite claim allows nothing

@@ -8,6 +8,7 @@ whatever hangs on one input needing a gradient where another one does not.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -28,37 +29,23 @@ _MOST_FINDINGS = 8
 
 def check(measurements: Measurements) -> CheckResult:
     """A gradient is the same kind of array as its input, whichever other inputs need one."""
-    map_ = measurements.map
-    traits = map_.gradient_traits(measurements.cotangent)
-    # A sparse gradient of a dense table fits its optimiser, but not PyTorch's gradcheck.
-    sparse = [trait for trait in traits if trait.what == "layout" and "strided" in trait.expected]
-    if not measurements.settings.other_inputs:
-        sparse = []
-    notes = tuple(
-        f"the gradient of {map_.domain.slots[trait.slot].name} is sparse, {trait.claimed}"
-        for trait in sparse
-    )
-    findings = tuple(
-        Finding(
-            _NAME,
-            f"gradient of {map_.domain.slots[trait.slot].name}: its {trait.what} is "
-            f"{trait.claimed}, the input's is {trait.expected}",
-            trait.what,
-            Place(map_.domain.slots[trait.slot].name, trait.slot, ()),
-        )
-        for trait in traits
-        if trait not in sparse
-    )
+    map_, other_inputs = measurements.map, measurements.settings.other_inputs
+    findings, notes = list[Finding](), list[str]()
+    for trait in map_.gradient_traits(measurements.cotangent):
+        place = Place(map_.domain.slots[trait.slot].name, trait.slot, ())
+        if trait.what == "layout" and "strided" in trait.expected and other_inputs:
+            # A sparse gradient of a dense table fits its optimiser, but not PyTorch's gradcheck.
+            notes.append(f"the gradient of {place} is sparse, {trait.claimed}")
+            continue
+        text = f"its {trait.what} is {trait.claimed}, the input's is {trait.expected}"
+        findings.append(Finding(_NAME, f"gradient of {place}: {text}", trait.what, place))
     if findings:
-        return failed_check(
-            _NAME, "a gradient is not the kind of array that its input is", findings
-        )
-    if not measurements.settings.other_inputs or len(map_.domain.slots) < 2:
-        return passed_check(_NAME, _ALIKE, notes=notes)
-    try:
-        found = _subsets_result(measurements)
-    except Unsupported:
-        return passed_check(_NAME, _ALIKE, notes=notes)
+        summary = "a gradient is not the kind of array that its input is"
+        return failed_check(_NAME, summary, tuple(findings))
+    found = passed_check(_NAME, _ALIKE)
+    if other_inputs and len(map_.domain.slots) > 1:
+        with contextlib.suppress(Unsupported):
+            found = _subsets_result(measurements)
     return replace(found, notes=(*notes, *found.notes))
 
 
@@ -68,11 +55,10 @@ def _subsets_result(measurements: Measurements) -> CheckResult:
     every = frozenset(range(count))
     parts = splits_in_two(count, measurements.settings.seed, _MOST_SINGLES)
     subsets = dict.fromkeys([*parts, *(every - part for part in parts)])
-    findings: dict[str, Finding] = {}
-    refused: list[str] = []
+    findings, refused = list[Finding](), list[str]()
     for subset in subsets:
         try:
-            findings |= {each.message: each for each in _subset_findings(measurements, subset)}
+            findings += _subset_findings(measurements, subset)
         except Refused as refusal:
             where = _phrase_of_subset(map_, subset)
             refused.append(f"the function does not run {where}: {refusal.reason}")
@@ -82,7 +68,7 @@ def _subsets_result(measurements: Measurements) -> CheckResult:
     notes = (refused[0] + more,) if refused else ()
     if findings:
         summary = "a gradient depends on which other inputs need one"
-        return failed_check(_NAME, summary, tuple(findings.values()), notes=notes)
+        return failed_check(_NAME, summary, tuple(findings), notes=notes)
     share = f": {share_of_subsets(len(subsets), count)}" if len(subsets) < 2**count - 2 else ""
     return passed_check(_NAME, f"{_ALIKE}, whichever of the inputs need one{share}", notes=notes)
 

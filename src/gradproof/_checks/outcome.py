@@ -38,6 +38,10 @@ def evidence_of_block(
     if block is None:
         return None
     map_, value = measurements.map, measurements.function.centre
-    inputs: dict[str, Any] = {"domain": map_.domain, "point": map_.given_point}
-    outputs: dict[str, Any] = {"codomain": map_.codomain, "value": value}
-    return JacobianEvidence(**vars(block), **inputs, **outputs)
+    return JacobianEvidence(
+        **vars(block),
+        domain=map_.domain,
+        codomain=map_.codomain,
+        point=map_.given_point,
+        value=value,
+    )
