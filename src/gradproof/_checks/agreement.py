@@ -183,7 +183,7 @@ def repeat_findings(check: str, measurements: Measurements, again: Values) -> tu
     """
     first, space = measurements.gradient, measurements.map.domain
     wrong = differing_entries(measurements.settings, first, again)
-    allowed = np.full_like(first, _tolerated_repeat_gap(measurements.settings, first))
+    allowed = np.full_like(first, tolerated_repeat_gap(measurements.settings, first))
     what = "another backward of the same cotangent against the first"
     kind, noun = "nondeterministic", "gradient"
     return _gap_findings(check, kind, noun, what, space, wrong, again, first, allowed)
@@ -196,11 +196,12 @@ def differing_entries(settings: RunSettings, first: Values, second: Values) -> M
     """
     same = (first == second) | (np.isnan(first) & np.isnan(second))
     with np.errstate(invalid="ignore"):
-        near = np.abs(second - first) <= _tolerated_repeat_gap(settings, first)
+        near = np.abs(second - first) <= tolerated_repeat_gap(settings, first)
     return np.asarray(~same & ~near)
 
 
-def _tolerated_repeat_gap(settings: RunSettings, first: Values) -> float:
+def tolerated_repeat_gap(settings: RunSettings, first: Values) -> float:
+    """By how much the user lets two backwards of one cotangent differ."""
     largest = float(np.max(np.abs(first), initial=0.0, where=np.isfinite(first)))
     return settings.nondeterminism + settings.relative_nondeterminism * largest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradproof._checks.agreement import repeat_findings, vector_findings
+from gradproof._checks.agreement import repeat_findings, tolerated_repeat_gap, vector_findings
 from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding
@@ -33,15 +33,11 @@ def check(measurements: Measurements) -> CheckResult:
     if findings := recorded_gradient_findings(_NAME, measurements):
         text = "what is differentiated is another gradient than the backward's"
         return failed_check(_NAME, text, findings, notes=notes)
-    settings = measurements.settings
-    largest = float(np.max(np.abs(first), initial=0.0, where=np.isfinite(first)))
     gap = max(float(np.nanmax(np.abs(second - first), initial=0.0)) for second in later)
     summary = "two backwards give the same gradient"
-    if gap > 0 and largest:
-        summary = (
-            f"backwards differ by up to {gap / largest:.1g} of the largest entry; allowed "
-            f"{settings.nondeterminism / largest + settings.relative_nondeterminism:.1g}"
-        )
+    if gap > 0:
+        allowed = tolerated_repeat_gap(measurements.settings, first)
+        summary = f"backwards differ by up to {gap:.1g}; allowed {allowed:.1g}"
     return passed_check(_NAME, summary, notes=notes)
 
 
