@@ -98,6 +98,7 @@ def _trials(
 
 
 def _result(trials: list[_Trial]) -> CheckResult:
+    """The result of all trials: which layouts are wrong, or which are right."""
     notes = tuple(dict.fromkeys(trial.refusal for trial in trials if trial.refusal))
     wrong = [trial for trial in trials if trial.findings]
     if not wrong:
