@@ -217,7 +217,7 @@ class ClaimedProducts:
 
     def ask(self, probe: Values, map_: DifferentiableMap | None = None) -> Values:
         """The product of a probe; of another map of the same function where one is given."""
-        map_ = map_ or self.measurements.map
+        map_ = self.measurements.map if map_ is None else map_
         return np.asarray(map_.jvp(probe) if self.is_forward else map_.vjp(probe), float)
 
     @property
@@ -245,10 +245,10 @@ class ClaimedProducts:
     @cached_property
     def rounding(self) -> Values:
         """How far rounding moves the product of the random probe."""
-        return self.rounding_of(self.probe, self.product)
+        return self.rounding_of(self.probe)
 
-    def rounding_of(self, probe: Values, known: Values) -> Values:
-        """How far rounding moves the product of a probe, whose claim is known.
+    def rounding_of(self, probe: Values) -> Values:
+        """How far rounding moves the product of a probe.
 
         It is the difference of runs in fewer bits, scaled back, as far as there are such runs:
         16 times what four of them show.
@@ -261,8 +261,8 @@ class ClaimedProducts:
         shows nothing in such runs.
         """
         measurements = self.measurements
-        by_runs = self._rounding_by_runs(probe, known)
-        # Asked again: a claim that another call has changed since is not rounded by that.
+        by_runs = self._rounding_by_runs(probe)
+        # Asked after those runs: a claim that another call has changed is not rounded by that.
         known = self.ask(probe)
         unit = measurements.unit if by_runs is None else measurements.arithmetic_unit
         found = self._rounding_by_factors(probe, known, unit)
@@ -279,14 +279,13 @@ class ClaimedProducts:
             part[:] = np.maximum(part, root_mean_square(part))
         return found
 
-    def _rounding_by_runs(self, probe: Values, known: Values) -> Values | None:
+    def _rounding_by_runs(self, probe: Values) -> Values | None:
         """How far a product moves where every operation is rounded; None where none can be."""
         here = self.measurements
         unit, tiny = (_COARSE, 0.0) if here.is_double else (max(here.unit, _COARSE), self._tiny)
         try:
             exact = here.double.map
-            if not here.is_double:
-                known = self.ask(probe, exact)
+            known = self.ask(probe, exact)
             runs = [self.ask(probe, exact.rounded_map(unit, tiny, seed)) for seed in range(_RUNS)]
         except Exception:  # Unsupported, or a user's function may not run in rounded arithmetic
             return None

@@ -68,6 +68,6 @@ def _findings(check: str, products: ClaimedProducts, got: Values, what: str) -> 
             expected,
             f"row {number} of {what}",
             terms=(expected, products.product),  # rows of a batch are rounded by each other
-            rounding=partial(products.rounding_of, probe, expected),
+            rounding=partial(products.rounding_of, probe),
         )
     return found

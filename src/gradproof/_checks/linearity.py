@@ -195,6 +195,5 @@ class _SplitSum:
         weights = sum(abs(term.weight) for term in self.split.terms)
         total = self.split.lost + self._mode.rounding * (weights - 1)
         for number, factor in enumerate(self.split.factors):
-            known = factor * self.parts[number]
-            total += self._mode.rounding_of(self.split.scaled_part(number), known) / abs(factor)
+            total += self._mode.rounding_of(self.split.scaled_part(number)) / abs(factor)
         return total
