@@ -10,7 +10,6 @@ that the function writes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +35,8 @@ from gradproof._numdiff.probes import Kind, random_bits, random_moves, round_to_
 from gradproof._numdiff.steps import NEIGHBOUR
 
 _NAME = "second_point"
-_FAR = (0.5, -0.5, 1 / 16, -1 / 16)  # of a scale: how far second points lie
+# How far second points lie, in parts of a scale, and whether some signs are turned; best first.
+_FAR = ((0.5, True), (0.5, False), (-0.5, False), (1 / 16, False), (-1 / 16, False))
 _NEAR = (NEIGHBOUR, 1 / 16, -1 / 16)  # where what was kept is wrong too, and no domain is left
 _NUMBER = 128  # of the random direction in which they lie
 _MOST_POINTS = 3  # at which a derivative is measured, where it is not decided at the first
@@ -62,8 +62,8 @@ def check(measurements: Measurements) -> CheckResult:
         return skipped_check(_NAME, reason)
     _ = measurements.gradient  # of the kept call, before any call far away
     reason, tried = "", list[CheckResult]()
-    for x in _second_points(measurements):
-        there = _measurements_at(measurements, x)
+    for radius, is_turned in _FAR:
+        there = _measurements_nearby(measurements, radius, is_turned=is_turned)
         if isinstance(there, str):
             reason = there
             continue
@@ -78,14 +78,7 @@ def check(measurements: Measurements) -> CheckResult:
     return tried[-1]
 
 
-def _second_points(measurements: Measurements) -> Iterator[Values]:
-    """Points far away, the best first."""
-    yield _point_nearby(measurements, _FAR[0], is_turned=True)
-    for radius in _FAR:
-        yield _point_nearby(measurements, radius)
-
-
-def _point_nearby(measurements: Measurements, radius: float, *, is_turned: bool = False) -> Values:
+def _point_nearby(measurements: Measurements, radius: float, *, is_turned: bool) -> Values:
     """A random point this far from the map's, in parts of the scales, (n,).
 
     In numbers of its arrays; half way to the limit of an input where it would leave that. The first
@@ -112,12 +105,15 @@ def _point_nearby(measurements: Measurements, radius: float, *, is_turned: bool 
     return round_to_formats(domain, x)
 
 
-def _measurements_at(measurements: Measurements, x: Values) -> Measurements | str:
-    """Those of the function at x; or why it is not asked there.
+def _measurements_nearby(
+    measurements: Measurements, radius: float, *, is_turned: bool = False
+) -> Measurements | str:
+    """Those of the function at a random point this far away; or why it is not asked there.
 
     Values that are very much larger than at the point tell that its domain has been left.
     """
     here = measurements.function.centre
+    x = _point_nearby(measurements, radius, is_turned=is_turned)
     try:
         with users_errors():
             there = measurements.map.map_at(x)
@@ -222,7 +218,7 @@ def _result_of_failure(
         )
         return inconclusive_check(_NAME, text)
     for radius in _NEAR:
-        neighbour = _measurements_at(measurements, _point_nearby(measurements, radius))
+        neighbour = _measurements_nearby(measurements, radius)
         with contextlib.suppress(UsersError), users_errors():
             if isinstance(neighbour, str):
                 continue
