@@ -104,6 +104,14 @@ class Measurements:
         return ClaimedProducts(self, "forward")
 
     @property
+    def modes(self) -> list[ClaimedProducts]:
+        """What the modes claim whose checks are asked for; the backward where neither is."""
+        checks = self.settings.checks
+        if "forward" not in checks:
+            return [self.backward]
+        return [self.backward, self.forward] if "backward" in checks else [self.forward]
+
+    @property
     def gradient(self) -> Values:
         """J^T v of the cotangent as the backward claims it, (n,)."""
         return self.backward.product

@@ -52,14 +52,8 @@ def check(measurements: Measurements) -> CheckResult:
     Of forward mode it is asked too, where that is asked for: unit tangents do not tell a square
     from its root.
     """
-    checks = measurements.settings.checks
-    modes = [measurements.backward, measurements.forward]
-    if "forward" not in checks:
-        modes = modes[:1]
-    elif "backward" not in checks:
-        modes = modes[1:]
     results, refusals = list[CheckResult](), list[Unsupported]()
-    for mode in modes:
+    for mode in measurements.modes:
         try:
             results.append(_mode_result(mode))
         except Unsupported as refusal:

@@ -8,6 +8,8 @@ each side is compared with zeros; where both are what zeros give, these do not a
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 
 from gradproof._checks.agreement import gradient_repeats, vector_findings
@@ -24,30 +26,27 @@ _NAME = "missing_grad_output"
 
 def check(measurements: Measurements) -> CheckResult:
     """Undefined cotangents give the gradient of zero ones; missing tangents likewise."""
-    settings = measurements.settings
-    has_forward, has_reverse = "forward" in settings.checks, "backward" in settings.checks
     findings: tuple[Finding, ...] = ()
-    modes: list[_MissingSlots] = []
-    if has_reverse or not has_forward:
-        modes.append(_MissingSlots(measurements.backward))
-        findings += modes[0].findings_without_any() + modes[0].findings()
-        if findings and not gradient_repeats(measurements):
-            text = "the gradient does not repeat, with every cotangent defined"
-            return inconclusive_check(_NAME, text)
-    if has_forward and len(measurements.map.domain.slots) > 1:
-        try:
-            tangents = _MissingSlots(measurements.forward)
-            findings += tangents.findings()
-            modes.append(tangents)
-        except Unsupported:
-            pass  # the forward check says why there is no forward mode
+    tried: list[_MissingSlots] = []
+    for products in measurements.modes:
+        if not products.is_forward:
+            tried.append(_MissingSlots(products))
+            findings += tried[0].findings_without_any() + tried[0].findings()
+            if findings and not gradient_repeats(measurements):
+                text = "the gradient does not repeat, with every cotangent defined"
+                return inconclusive_check(_NAME, text)
+        elif len(products.probe_space.slots) > 1:
+            with contextlib.suppress(Unsupported):  # the forward check says why there is none
+                tangents = _MissingSlots(products)
+                findings += tangents.findings()
+                tried.append(tangents)
     if findings:
         summary = "an undefined cotangent or tangent is not treated as zero"
         return failed_check(_NAME, summary, findings)
-    if not modes:
+    if not tried:
         return skipped_check(_NAME, "one input only: without its tangent there is none")
-    names = " and ".join(f"{mode.noun}s" for mode in modes)
-    notes = tuple(note for mode in modes if (note := mode.note()))
+    names = " and ".join(f"{mode.noun}s" for mode in tried)
+    notes = tuple(note for mode in tried if (note := mode.note()))
     return passed_check(_NAME, f"undefined {names} behave like zero", notes=notes)
 
 
