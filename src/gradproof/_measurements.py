@@ -206,9 +206,9 @@ class ClaimedProducts:
     Attributes:
         measurements: of the map.
         is_forward: whether it is forward mode; else the backward.
-        mode: its name in messages.
+        mode_name: "the backward" or "forward mode".
         probe_name: "cotangent" or "tangent".
-        name: of a product in messages, "gradient" or "tangent".
+        product_name: "gradient" or "tangent".
         probe_space: of the probes, size k.
         space: of the products.
     """
@@ -217,11 +217,12 @@ class ClaimedProducts:
         map_ = measurements.map
         self.measurements, self.is_forward = measurements, mode == "forward"
         if self.is_forward:
-            self.mode, self.probe_name, self.name = "forward mode", "tangent", "tangent"
+            names = "forward mode", "tangent", "tangent"
             self.probe_space, self.space = map_.domain, map_.codomain
         else:
-            self.mode, self.probe_name, self.name = "the backward", "cotangent", "gradient"
+            names = "the backward", "cotangent", "gradient"
             self.probe_space, self.space = map_.codomain, map_.domain
+        self.mode_name, self.probe_name, self.product_name = names
 
     def ask(self, probe: Values, map_: DifferentiableMap | None = None) -> Values:
         """The product of a probe; of another map of the same function where one is given."""

@@ -59,7 +59,7 @@ def vector_findings(
         if further_rounding is not None and wrong.any():
             allowed += further_rounding()
             wrong &= _disagreements(products.space, got, expected, size, allowed)
-    noun, space = products.name, products.space
+    noun, space = products.product_name, products.space
     return _gap_findings(check, kind or check, noun, what, space, wrong, got, expected, allowed)
 
 

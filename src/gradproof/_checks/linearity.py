@@ -53,9 +53,9 @@ def check(measurements: Measurements) -> CheckResult:
     from its root.
     """
     results, refusals = list[CheckResult](), list[Unsupported]()
-    for mode in measurements.modes:
+    for products in measurements.modes:
         try:
-            results.append(_mode_result(mode))
+            results.append(_mode_result(products))
         except Unsupported as refusal:
             refusals.append(refusal)
     if not results:
@@ -70,40 +70,43 @@ def check(measurements: Measurements) -> CheckResult:
     return passed_check(_NAME, summary, notes=sum((result.notes for result in results), ()))
 
 
-def _mode_result(mode: ClaimedProducts) -> CheckResult:
+def _mode_result(products: ClaimedProducts) -> CheckResult:
     """Whether one mode is linear in its probe."""
-    measurements, total = mode.measurements, _SplitSum(mode)
+    measurements, total = products.measurements, _SplitSum(products)
     split, findings = total.split, total.findings()
+    name, probe = products.mode_name, products.probe_name
     if not findings:
         single = " and of one entry" if split.terms[-1].kind == "single" else ""
-        text = f"{mode.mode} is linear in {mode.probe_name}s of {split.sizes}, with zeros{single}"
-        refused = f"forward mode: {total.refused}" if mode.is_forward else total.refused
+        text = f"{name} is linear in {probe}s of {split.sizes}, with zeros{single}"
+        refused = f"forward mode: {total.refused}" if products.is_forward else total.refused
         return passed_check(_NAME, text, notes=(refused,) if total.refused else ())
     is_single = DOUBLE <= measurements.arithmetic_unit <= SINGLE
     is_open = is_single and all(each.gap <= _OPEN_UP_TO * each.allowed for each in findings)
-    if is_open or _is_linear_in_double(mode):
-        text = f"{mode.mode} is not linear in the {mode.probe_name}, which its few bits may explain"
+    if is_open or _is_linear_in_double(products):
+        text = f"{name} is not linear in the {probe}, which its few bits may explain"
         return inconclusive_check(_NAME, text)
-    known = mode.product
+    known = products.product
     off = np.linalg.norm(total.parts[0] * split.factors[0] - known)
     is_ignored = bool(off <= math.sqrt(measurements.arithmetic_unit) * np.linalg.norm(known))
     unit = min((slot.grain.unit for slot in measurements.map.domain.slots), default=1.0)
-    summary = f"{mode.mode} {'ignores' if is_ignored else 'is not linear in'} the {mode.probe_name}"
-    evidence = NotLinear(is_ignored, known, unit, mode.is_forward)
+    summary = f"{name} {'ignores' if is_ignored else 'is not linear in'} the {probe}"
+    evidence = NotLinear(is_ignored, known, unit, products.is_forward)
     return failed_check(_NAME, summary, findings, evidence=evidence)
 
 
-def _is_linear_in_double(mode: ClaimedProducts) -> bool:
+def _is_linear_in_double(products: ClaimedProducts) -> bool:
     """Whether the same function is linear in float64, where it runs there.
 
     In few bits a right rule may lose digits in a large probe, as that of a matrix exponential.
     """
-    if mode.measurements.is_double:
+    if products.measurements.is_double:
         return False
     try:
         with users_errors():
-            exact = mode.measurements.double
-            return not _SplitSum(exact.forward if mode.is_forward else exact.backward).findings()
+            exact = products.measurements.double
+            return not _SplitSum(
+                exact.forward if products.is_forward else exact.backward
+            ).findings()
     except (Unsupported, UsersError):
         return False
 
@@ -122,17 +125,17 @@ class _SplitSum:
         refused: why parts of other sizes than usual were refused; "" where they were not.
     """
 
-    def __init__(self, mode: ClaimedProducts) -> None:
-        measurements, spaces = mode.measurements, (mode.probe_space, mode.space)
-        self._mode, self.refused = mode, ""
+    def __init__(self, products: ClaimedProducts) -> None:
+        measurements, spaces = products.measurements, (products.probe_space, products.space)
+        self._products, self.refused = products, ""
         self.split = split_probe(
             spaces,
-            mode.probe,
-            mode.product,
-            mode.constant_probe,
+            products.probe,
+            products.product,
+            products.constant_probe,
             measurements.arithmetic_unit,
             measurements.settings.seed,
-            measurements.scales if mode.is_forward else None,
+            measurements.scales if products.is_forward else None,
         )
         slots = [slot for space in spaces for slot in space.slots if slot.size]
         has_small_range = any(slot.grain.largest < _SMALL_RANGE for slot in slots)
@@ -149,17 +152,19 @@ class _SplitSum:
 
     def _ask_for_parts_and_terms(self) -> tuple[list[Values], list[Values]]:
         """The products; that of a single entry for one as large as the large part is."""
-        mode, factors = self._mode, self.split.factors
-        parts = [mode.ask(self.split.scaled_part(number)) / factors[number] for number in (0, 1)]
+        products, factors = self._products, self.split.factors
+        parts = [
+            products.ask(self.split.scaled_part(number)) / factors[number] for number in (0, 1)
+        ]
         large, terms = 2.0 ** math.floor(math.log2(abs(factors[0]))), []
         for term in self.split.terms:
             if term.kind == "dense":
-                product = mode.product
+                product = products.product
             elif term.kind == "constant":
-                product = mode.constant_product
+                product = products.constant_product
             else:
                 size = large if term.kind == "single" else 1.0
-                product = mode.ask(size * term.probe) / size
+                product = products.ask(size * term.probe) / size
             terms.append(term.weight * product)
         return parts, terms
 
@@ -173,10 +178,12 @@ class _SplitSum:
             got = np.where(np.isfinite(got), got, expected)
         pairs = zip(self.terms, self.split.terms, strict=True)
         sizes = [product / max(1.0, abs(term.weight)) for product, term in pairs]
-        what = f"two parts of a {self._mode.probe_name}, of {self.split.sizes}, against the whole"
+        what = (
+            f"two parts of a {self._products.probe_name}, of {self.split.sizes}, against the whole"
+        )
         return vector_findings(
             _NAME,
-            self._mode,
+            self._products,
             got,
             expected,
             what,
@@ -187,7 +194,7 @@ class _SplitSum:
     def _rounding(self) -> Values:
         """What rounding and underflow do to the sum of both parts, and rounding to the terms."""
         weights = sum(abs(term.weight) for term in self.split.terms)
-        total = self.split.lost + self._mode.rounding * (weights - 1)
+        total = self.split.lost + self._products.rounding * (weights - 1)
         for number, factor in enumerate(self.split.factors):
-            total += self._mode.rounding_of(self.split.scaled_part(number)) / abs(factor)
+            total += self._products.rounding_of(self.split.scaled_part(number)) / abs(factor)
         return total

@@ -25,7 +25,7 @@ def check(name: str, measurements: Measurements) -> CheckResult:
     else:
         products = measurements.backward
         got = map_.vjp_transform(products.probe, name)
-    what = f"by {transform.what}, against {products.mode}"
+    what = f"by {transform.what}, against {products.mode_name}"
     if findings := vector_findings(name, products, got, products.product, what):
-        return failed_check(name, f"{transform.what}: not what {products.mode} says", findings)
-    return passed_check(name, f"{transform.what}: the same {products.name}")
+        return failed_check(name, f"{transform.what}: not what {products.mode_name} says", findings)
+    return passed_check(name, f"{transform.what}: the same {products.product_name}")
