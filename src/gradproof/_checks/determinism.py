@@ -18,12 +18,8 @@ _RUNS = 4  # further backwards; one where vectors are long
 
 def check(measurements: Measurements) -> CheckResult:
     """Several backwards of one cotangent agree, also one that is made to be differentiated."""
-    map_, function = measurements.map, measurements.function
-    notes: tuple[str, ...] = ()
-    if not function.repeats:
-        varies = float(function.jitter.max())
-        notes = (f"the function's value varies by {varies:.1g} between runs",)
-    first = measurements.gradient
+    map_, first = measurements.map, measurements.gradient
+    notes = (measurements.randomness,) if measurements.randomness else ()
     runs = 1 if map_.domain.size + map_.codomain.size > KEPT else _RUNS
     later = [map_.vjp(measurements.cotangent) for _ in range(runs)]
     for second in later:
