@@ -179,25 +179,17 @@ def _disagreements(
 def repeat_findings(check: str, measurements: Measurements, again: Values) -> tuple[Finding, ...]:
     """Findings for the entries in which another backward of the cotangent differs from the first.
 
-    There are none where they are the same up to what the user tolerates.
+    There are none where they are the same up to what the user tolerates. Where both are NaN, or
+    infinite likewise, they are the same.
     """
     first, space = measurements.gradient, measurements.map.domain
-    wrong = differing_entries(measurements.settings, first, again)
-    allowed = np.full_like(first, tolerated_repeat_gap(measurements.settings, first))
-    what = "another backward of the same cotangent against the first"
-    kind, noun = "nondeterministic", "gradient"
-    return _gap_findings(check, kind, noun, what, space, wrong, again, first, allowed)
-
-
-def differing_entries(settings: RunSettings, first: Values, second: Values) -> Mask:
-    """Entries in which two gradients of one cotangent differ by more than is tolerated.
-
-    Where both are no number, or infinite likewise, they are the same.
-    """
-    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    tolerated = tolerated_repeat_gap(measurements.settings, first)
+    same = (first == again) | (np.isnan(first) & np.isnan(again))
     with np.errstate(invalid="ignore"):
-        near = np.abs(second - first) <= tolerated_repeat_gap(settings, first)
-    return np.asarray(~same & ~near)
+        wrong = ~same & ~(np.abs(again - first) <= tolerated)
+    what = "another backward of the same cotangent against the first"
+    kind, noun, allowed = "nondeterministic", "gradient", np.full_like(first, tolerated)
+    return _gap_findings(check, kind, noun, what, space, wrong, again, first, allowed)
 
 
 def tolerated_repeat_gap(settings: RunSettings, first: Values) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from gradproof._checks.agreement import differing_entries
+from gradproof._checks.agreement import repeat_findings
 from gradproof._checks.outcome import failed_check, passed_check
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding
@@ -41,10 +41,8 @@ def check(measurements: Measurements) -> CheckResult:
         if all(finding.kind == "primal" for finding in findings):
             summary = "the function has another value where it is differentiated"
         return failed_check(_NAME, summary, tuple(findings), notes=tuple(notes))
-    if notes:
-        return passed_check(_NAME, "inputs and cotangent are left as they were", notes=tuple(notes))
-    clean = "inputs, cotangent, saved arrays and global state are left as they were"
-    return passed_check(_NAME, clean)
+    what = "inputs and cotangent" if notes else "inputs, cotangent, saved arrays and global state"
+    return passed_check(_NAME, f"{what} are left as they were", notes=tuple(notes))
 
 
 def _use_memory_of_results_again(measurements: Measurements) -> None:
@@ -69,13 +67,13 @@ def _use_memory_of_results_again(measurements: Measurements) -> None:
 
 def _consequence(measurements: Measurements, kind: str) -> str:
     """What an effect on the backward alone does to further backwards; "" where it is nothing."""
-    first, v = measurements.gradient, measurements.cotangent
+    products = measurements.backward
     try:
         with users_errors():
-            gradients = [measurements.map.vjp(v) for _ in range(_RUNS[kind])]
+            gradients = [products.ask(products.probe) for _ in range(_RUNS[kind])]
     except UsersError:  # PyTorch's, of what was written into since it was saved
         return ", and a second backward of the same call raises"
-    if not any(differing_entries(measurements.settings, first, each).any() for each in gradients):
+    if not any(repeat_findings(_NAME, measurements, each) for each in gradients):
         return ""
     if kind == "drawn":
         return ", and gives other gradients each time"
