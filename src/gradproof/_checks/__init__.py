@@ -54,7 +54,7 @@ def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
     if row.compares and result.verdict is Verdict.FAILED and (reason := measurements.randomness):
         return CheckResult(row.name, Verdict.INCONCLUSIVE, reason)
     is_in_few_bits = measurements.unit > SINGLE and not settings.trusted
-    may_run_in_double = row.compares and row.order == 1 and not (row.transform or row.named)
+    may_run_in_double = row.compares and row.order == 1 and not row.named
     if result.verdict is Verdict.PASSED and is_in_few_bits and may_run_in_double:
         return _failure_in_double(row, measurements) or result
     return result

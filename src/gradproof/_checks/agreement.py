@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gradproof._data.formats import SINGLE
-from gradproof._data.records import Finding, digits
+from gradproof._data.records import Finding, digits_of_gap
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Space, Values, finite_values
 from gradproof._measurements import ClaimedProducts, Measurements
@@ -116,7 +116,7 @@ def _gap_findings(
     findings = []
     for j in map(int, entries[np.argsort(-gap, kind="stable")[:_MOST_FINDINGS]]):
         claimed, measured, bound = float(got[j]), float(expected[j]), float(allowed[j])
-        shown, place = digits(claimed, measured), space.locate(j)
+        shown, place = digits_of_gap(claimed, measured), space.locate(j)
         message = (
             f"{noun} of {place}: {what}: got {claimed:.{shown}g}, expected {measured:.{shown}g}; "
             f"the gap is {abs(claimed - measured):.3g}, allowed {bound:.2g}"
