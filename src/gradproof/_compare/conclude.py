@@ -307,7 +307,7 @@ def _neighbour_results(comparison: Comparison) -> tuple[PointResult | None, list
             result = result_at_point(near)
         if result.verdict is Verdict.FAILED:
             return result, right
-        if result.verdict is Verdict.PASSED and result.bound < 1:
+        if result.verdict is Verdict.PASSED and not result.bound >= 1:
             right.append(result)
         if (tried := tried + 1) == _NEIGHBOURS:
             break
