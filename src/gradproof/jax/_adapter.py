@@ -88,6 +88,7 @@ class JaxMap(ArrayMap):
         # The backward of the kept call, and the value that it came with.
         self._kept: Callable[..., Any] | None = None
         self._came_with: Sequence[Any] = ()
+        self._twin: JaxMap | None = None  # the function in double precision, at any point
         with self.around():
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
@@ -326,6 +327,11 @@ class JaxMap(ArrayMap):
         return made
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+        """The same function, or `fn`, in double precision; the own one is traced only once."""
+        if fn is None and self._twin is not None:
+            is_here = np.array_equal(self._twin.point, self.point)
+            return self._twin if is_here else self._twin.map_at(self.point)
+
         def build_twin() -> JaxMap:
             with double_precision():
                 arrays = [double_precision_value(array) for array in self.here()]
@@ -341,6 +347,8 @@ class JaxMap(ArrayMap):
             raise Unsupported(
                 "it draws other random numbers; draw in float32, and cast to the dtype of the input"
             )
+        if fn is None and isinstance(found, JaxMap):
+            self._twin = found
         return found
 
     def drawn_bits(self) -> list[str]:
