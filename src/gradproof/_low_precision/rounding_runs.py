@@ -211,8 +211,7 @@ def with_honest_runs(
     for number in range(runs):
         try:
             run = reference.rounded_map(unit, grain.tiny, settings.seed + number)
-            for probe, right, error in zip(probes, exact, errors[number], strict=True):
-                np.subtract(_honest_product(run, mode, probe, map_, settings), right, error)
+            np.subtract(_honest_products(run, mode, probes, map_, settings), exact, errors[number])
             value_errors[number] = np.asarray(run.kept_value(), float) - value
             done = number + 1
         except (UsageError, MemoryError):
@@ -253,25 +252,22 @@ def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
 
 def products_of(map_: DifferentiableMap, mode: Mode, probes: list[Values]) -> Values:
     """J^T v, or J u, of every probe, (V, N)."""
-    return np.stack([_product_of(map_, mode, probe) for probe in probes])
+    found: Values = map_.products(np.asarray(probes), forward=mode == "forward")
+    return found
 
 
-def _product_of(map_: DifferentiableMap, mode: Mode, probe: Values) -> Values:
-    return np.asarray(map_.vjp(probe) if mode == "backward" else map_.jvp(probe), float)
-
-
-def _honest_product(
+def _honest_products(
     run: DifferentiableMap,
     mode: Mode,
-    probe: Values,
+    probes: list[Values],
     map_: DifferentiableMap,
     settings: RunSettings,
 ) -> Values:
-    """What an honest run claims of a probe; in 16 bits J u as the derivative of its backward.
+    """What an honest run claims; in 16 bits J u as the derivative of its backward.
 
     There forward mode computes in single precision inside, and is not rounded at every operation.
     """
     if mode == "backward" or map_.resolution <= SINGLE:
-        return _product_of(run, mode, probe)
+        return products_of(run, mode, probes)
     v = random_cotangent(map_.codomain, settings.seed, 0)
-    return np.asarray(run.transposed_vjp(probe, v)[0], float)
+    return np.stack([np.asarray(run.transposed_vjp(probe, v)[0], float) for probe in probes])

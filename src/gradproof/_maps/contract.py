@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from gradproof._data.held import HeldEntries
 from gradproof._data.space import Array, Space
 from gradproof.errors import UsageError
@@ -188,6 +190,11 @@ class DifferentiableMap(abc.ABC):
     def jvp_batch(self, us: Array) -> Array:
         """J u for every row u of `us` (k, n) in one vectorised call, (k, m)."""
         raise Unsupported("no batched forward mode")
+
+    def products(self, probes: Array, *, forward: bool) -> Array:
+        """J^T v, or J u, for every row of `probes`, as one call for each would claim it."""
+        ask = self.jvp if forward else self.vjp
+        return np.stack([np.asarray(ask(probe), float) for probe in probes])
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         """J^T v where the cotangents of the output slots `missing` are undefined, not zero."""

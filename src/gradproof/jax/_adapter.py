@@ -84,7 +84,7 @@ class JaxMap(ArrayMap):
     def __init__(self, call: JaxCall) -> None:
         self.call, self.around = call, call.around
         self._rounding: Rounded | None = None  # with which every operation is rounded
-        self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs here
+        self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs, at any point
         # The backward of the kept call, and the value that it came with.
         self._kept: Callable[..., Any] | None = None
         self._came_with: Sequence[Any] = ()
@@ -246,7 +246,9 @@ class JaxMap(ArrayMap):
         with self.around():
             self.counts.add("vjp")
             rows = list(map(self.cotangents, vs))
-            return self._batched_rows(lambda *v: tuple(self.pull(v)), rows, self.domain_vector)
+            return self._batched_rows(
+                jax.vmap(lambda *v: tuple(self.pull(v))), rows, self.domain_vector
+            )
 
     def jvp_batch(self, us: Array) -> Array:
         """By vmap over what `jax.linearize` returns, where it has no push of its own."""
@@ -259,15 +261,35 @@ class JaxMap(ArrayMap):
             else:
                 push = partial(self.call.tangent, *self.here())
             rows = list(map(self.directions, us))
-            return self._batched_rows(lambda *u: tuple(push(*u)), rows, self.codomain_vector)
+            return self._batched_rows(
+                jax.vmap(lambda *u: tuple(push(*u))), rows, self.codomain_vector
+            )
+
+    def products(self, probes: Array, *, forward: bool) -> Array:
+        """One rounded run of all probes under vmap, where the function can be batched."""
+        if self._rounding is None:
+            return super().products(probes, forward=forward)
+        fn = self.call.tangent if forward else self.call.gradient
+        arrays_of = self.directions if forward else self.cotangents
+        vector_of = self.codomain_vector if forward else self.domain_vector
+        with self.around():
+            here, rows = self.here(), list(map(arrays_of, probes))
+            batched = jax.vmap(fn, [None] * len(here) + [0] * len(rows[0]))
+            run = partial(self._rounding.run, (forward, len(rows)), batched)
+            try:
+                found = self._batched_rows(lambda *v: run([*here, *v]), rows, vector_of)
+            except Unsupported:
+                return super().products(probes, forward=forward)
+            self.counts.add("jvp" if forward else "vjp")
+            return found
 
     @staticmethod
     def _batched_rows(
-        fn: Callable[..., Any], rows: list[list[Any]], flat: Callable[[list[Any]], Array]
+        batched: Callable[..., Any], rows: list[list[Any]], flat: Callable[[list[Any]], Array]
     ) -> Array:
-        """The vectors of what a function of arrays returns under vmap over rows of these."""
+        """The vectors of what a batched function of arrays returns for rows of these."""
         stacked = map(jnp.stack, zip(*rows, strict=True))
-        columns = [np.asarray(column) for column in transform_result(jax.vmap(fn), *stacked)]
+        columns = [np.asarray(column) for column in transform_result(batched, *stacked)]
         return np.stack([flat([column[k] for column in columns]) for k in range(len(rows))])
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
@@ -323,7 +345,7 @@ class JaxMap(ArrayMap):
             rounded = np.concatenate([piece.vector(array) for piece, array in pairs])
         made = copy.copy(self)
         made.point, made.held = finite_point(self.domain, rounded)
-        made._jaxprs, made._kept, made._came_with, made._returned = {}, None, (), None
+        made._kept, made._came_with, made._returned = None, (), None
         return made
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:

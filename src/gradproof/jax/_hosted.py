@@ -1,6 +1,6 @@
 """Operations of JAX that NumPy runs in its place, one by one in a tenth of the time.
 
-The arithmetic of loops; whatever else a program holds, JAX runs.
+The arithmetic and the moves that most programs are made of; whatever else one holds, JAX runs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative,
     "abs": np.abs, "sign": np.sign, "square": np.square, "sqrt": np.sqrt, "exp": np.exp,
     "log": np.log, "expm1": np.expm1, "log1p": np.log1p, "tanh": np.tanh, "sin": np.sin,
-    "cos": np.cos, "max": np.maximum, "min": np.minimum, "eq": np.equal, "ne": np.not_equal,
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "copy": np.array, "copy_p": np.array, "stop_gradient": np.array,
+    "cos": np.cos, "rsqrt": lambda x: 1 / np.sqrt(x), "max": np.maximum, "min": np.minimum,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "ge": np.greater_equal, "copy": np.array, "copy_p": np.array, "stop_gradient": np.array,
 }  # fmt: skip
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_sum": np.sum,
@@ -30,11 +30,27 @@ def numpy_result(equation: Any, values: Sequence[Any]) -> np.ndarray[Any, Any] |
     """What an operation makes of arrays of NumPy; None where JAX itself is to be asked."""
     if any(type(value) is not np.ndarray for value in values) or len(equation.outvars) != 1:
         return None
-    name, kind = equation.primitive.name, equation.outvars[0].aval
+    name, parameters, kind = equation.primitive.name, equation.params, equation.outvars[0].aval
     if kind.dtype not in PLAIN:
         return None
+    result: Any = None
     if name in ELEMENTWISE:
-        return np.asarray(ELEMENTWISE[name](*values), kind.dtype)
-    if name in REDUCTIONS:
-        return np.asarray(REDUCTIONS[name](values[0], equation.params["axes"]), kind.dtype)
-    return None
+        result = ELEMENTWISE[name](*values)
+    elif name in REDUCTIONS:
+        result = REDUCTIONS[name](values[0], parameters["axes"])
+    elif name == "squeeze" or (name == "reshape" and parameters["dimensions"] is None):
+        result = values[0].reshape(kind.shape)
+    elif name == "transpose":
+        result = values[0].transpose(parameters["permutation"])
+    elif name == "broadcast_in_dim":
+        shape = np.ones(len(kind.shape), int)
+        shape[list(parameters["broadcast_dimensions"])] = values[0].shape
+        result = np.broadcast_to(values[0].reshape(shape), kind.shape)
+    elif name == "integer_pow":
+        result = values[0] ** parameters["y"]
+    elif name == "div" and kind.dtype == np.float64:  # integers are divided otherwise
+        result = values[0] / values[1]
+    elif name == "dot_general":
+        contracted, batched = parameters["dimension_numbers"]
+        result = None if any(batched) else np.tensordot(values[0], values[1], contracted)
+    return None if result is None else np.asarray(result, kind.dtype)

@@ -28,7 +28,9 @@ def to_numpy(array: jax.Array) -> np.ndarray[Any, Any]:
 def array_like(given: Any, values: np.ndarray[Any, Any], dtype: str = "") -> jax.Array:
     """An array like `given` of other values; of another dtype where one is named."""
     with double_precision():  # the rounding is done here, once
-        return jax.device_put(values.astype(jnp.dtype(dtype or given.dtype)), device_of(given))
+        found = jnp.asarray(values.astype(jnp.dtype(dtype or given.dtype)))
+        device = device_of(given)
+        return found if device is None else jax.device_put(found, device)  # which takes longer
 
 
 def array_from_numpy(
