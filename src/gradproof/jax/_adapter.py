@@ -283,12 +283,11 @@ class JaxMap(ArrayMap):
             self.counts.add("jvp" if forward else "vjp")
             return found
 
-    @staticmethod
     def _batched_rows(
-        batched: Callable[..., Any], rows: list[list[Any]], flat: Callable[[list[Any]], Array]
+        self, batched: Callable[..., Any], rows: list[list[Any]], flat: Callable[[list[Any]], Array]
     ) -> Array:
         """The vectors of what a batched function of arrays returns for rows of these."""
-        stacked = map(jnp.stack, zip(*rows, strict=True))
+        stacked = map(jnp.stack if self._rounding is None else np.stack, zip(*rows, strict=True))
         columns = [np.asarray(column) for column in transform_result(batched, *stacked)]
         return np.stack([flat([column[k] for column in columns]) for k in range(len(rows))])
 
