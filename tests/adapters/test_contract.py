@@ -258,8 +258,22 @@ def test_a_rounded_run_is_off_by_its_unit_and_repeats_with_its_seed(single):
     first, again, other = (run.value(run.point) for run in runs)
     exact = single.map_in_double().value(single.point)
     np.testing.assert_array_equal(first, again)
+    assert (runs[0].kept_value() != exact).any()
     assert (first != other).any()
     assert 0 < np.abs(first / exact - 1).max() < 2.0**-7
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_products_of_several_probes_are_those_of_each(single, forward):
+    exact = single.map_in_double()
+    size = exact.domain.size if forward else exact.codomain.size
+    rows = np.random.default_rng(1).normal(size=(3, size))
+    with supported():
+        run = exact.rounded_map(2.0**-20, 2.0**-149, 1)
+        known = np.stack([exact.jvp(row) if forward else exact.vjp(row) for row in rows])
+    np.testing.assert_array_equal(exact.products(rows, forward=forward), known)
+    off = np.abs(run.products(rows, forward=forward) - known)
+    assert 0 < off.max() < 2.0**-12 * np.abs(known).max()
 
 
 # What is left alone ------------------------------------------------------------------------------

@@ -185,15 +185,19 @@ class JaxMap(ArrayMap):
     def kept_value(self) -> Array:
         with self.around():
             if self._returned is None:
-                self._returned = list(self.call.function(*self.here()))
+                self._returned = self.run(self.here())
                 if self._flat is not None and not self._is_as_compiled(self._flat):
                     self._flat = None
             return self.codomain_vector(self._returned)
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
+        return list(self._call_result("value", self.call.function, arrays))
+
+    def _call_result(self, name: str, fn: Callable[..., Any], arrays: Sequence[Any]) -> Any:
+        """fn(*arrays), a tuple: rounded, compiled, or as JAX runs it."""
         if self._rounding is not None:
-            return list(self._rounding.run("value", self.call.function, arrays))
-        return list(compiled_call(self._programs, "value", self.call.function, arrays))
+            return self._rounding.run(name, fn, arrays)
+        return compiled_call(self._programs, name, fn, arrays)
 
     def cotangents(self, v: Array) -> list[Any]:
         """By JAX's convention, as are gradients on the way inward."""
@@ -203,22 +207,14 @@ class JaxMap(ArrayMap):
         return super().domain_vector(_conjugates(gradients, self.inputs))
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
+        if self._rounding is None and self._programs is None and self.call.pull is None:
+            return tuple(transform_result(self._linearize(), tuple(cotangents)))
         given = [*self.here(), *cotangents]
-        if self._rounding is not None:
-            return self._rounding.run("vjp", self.call.gradient, given)
-        if self._programs is not None:
-            return tuple(
-                transform_result(compiled_call, self._programs, "vjp", self.call.gradient, given)
-            )
-        if self.call.pull is not None:
-            return tuple(transform_result(self.call.gradient, *given))
-        return tuple(transform_result(self._linearize(), tuple(cotangents)))
+        return tuple(transform_result(self._call_result, "vjp", self.call.gradient, given))
 
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
         given = [*self.here(), *tangents]
-        if self._rounding is not None:
-            return self._rounding.run("jvp", self.call.tangent, given)
-        return compiled_call(self._programs, "jvp", self.call.tangent, given)  # type: ignore[no-any-return] # a tuple
+        return self._call_result("jvp", self.call.tangent, given)  # type: ignore[no-any-return] # a tuple
 
     # The rest of the contract.
 
@@ -400,9 +396,12 @@ class JaxMap(ArrayMap):
         inputs, outputs = (
             [each.numpy_piece() for each in some] for some in (self.inputs, self.outputs)
         )
+        if self._jaxpr is not None:
+            self._jaxprs.setdefault("value", self._jaxpr)
         made = copy.copy(self)
         made._rounding, made._jaxprs = Rounded(unit, tiny, seed, self._jaxprs), {}
-        made._flat, made.inputs, made.outputs = None, inputs, outputs
+        made._flat, made._returned = None, None
+        made.inputs, made.outputs = inputs, outputs
         return made
 
     def derivative(self, v: Array) -> JaxMap:
