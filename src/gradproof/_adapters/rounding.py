@@ -8,7 +8,7 @@ which sums in another order, may come out on its other side. So neither neighbou
 chance of a quarter. A constant of the function is no result: in each run it is the nearest one, as
 in the coarse arithmetic itself, where 0.3 is 0.30078125 in bfloat16 whatever is done with it.
 
-The formulas use only functions that NumPy, JAX and PyTorch share; `xp` is the module of the arrays.
+The formulas use only functions that NumPy and PyTorch share; `xp` is the module of the arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ON_GRID = (
 def _spacing(values: Any, unit: float, tiny: float, xp: Any) -> Any:
     """The spacing of the coarse numbers around each value."""
     power = (values.view(xp.int64) & _EXPONENT).view(xp.float64) * (2 * unit)
-    return xp.clip(power, tiny, None)
+    return power.clip(tiny, None)  # `xp.clip` takes twice as long in NumPy
 
 
 @np.errstate(all="ignore")  # what is not finite has no rest, and the largest no neighbour
@@ -42,7 +42,7 @@ def round_at_random(values: Any, draws: Any, unit: float, tiny: float, xp: Any =
             numbers that are all far smaller would else be off by a quarter of it.
             With 0 it has no grid: every number but 0 moves by up to a spacing, those too that a
             coarse number would hold, as what 1 - 1e-13 was rounded from is not seen on a grid.
-        xp: module of the arrays: `numpy`, `jax.numpy` or `torch`.
+        xp: module of the arrays: `numpy` or `torch`.
     """
     spacing = _spacing(values, unit, tiny, xp)
     if not tiny:
@@ -51,7 +51,7 @@ def round_at_random(values: Any, draws: Any, unit: float, tiny: float, xp: Any =
     parts = values / spacing
     found = xp.floor(parts)
     rest = parts - found
-    chance = xp.where(spacing > tiny, xp.clip(rest, _LEAST, 1 - _LEAST), rest)
+    chance = xp.where(spacing > tiny, rest.clip(_LEAST, 1 - _LEAST), rest)
     # On a coarse number, but for the rounding of doubles, it stays there.
     chance = xp.where(xp.abs(rest - 0.5) > 0.5 - _ON_GRID, xp.round(rest), chance)
     found = (found + (draws < chance)) * spacing
@@ -67,7 +67,7 @@ def round_to_nearest(values: Any, unit: float, tiny: float, xp: Any = np) -> Any
             1e-8 in float16 adds it in more bits.
         unit: unit round-off of the arithmetic.
         tiny: its smallest positive number. With 0 it has no grid: all are left.
-        xp: module of the arrays: `numpy`, `jax.numpy` or `torch`.
+        xp: module of the arrays: `numpy` or `torch`.
     """
     if not tiny:
         return values
