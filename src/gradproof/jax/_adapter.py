@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._data.held import finite_point
 from gradproof._data.options import container
-from gradproof._data.space import Array, norm
+from gradproof._data.space import Array, Space, norm
 from gradproof._maps.contract import DifferentiableMap, Trait, Transform, Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax._call import JaxCall
@@ -84,7 +85,6 @@ class JaxMap(ArrayMap):
     def __init__(self, call: JaxCall) -> None:
         self.call, self.around = call, call.around
         self._rounding: Rounded | None = None  # with which every operation is rounded
-        self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs, at any point
         # The backward of the kept call, and the value that it came with.
         self._kept: Callable[..., Any] | None = None
         self._came_with: Sequence[Any] = ()
@@ -93,6 +93,8 @@ class JaxMap(ArrayMap):
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
             outputs = named_outputs(result)
+            # Traced once for all rounded runs, at any point.
+            self._jaxprs: dict[Any, Any] = {"value": self._jaxpr} if self.program else {}
             has_loops = any(each.primitive.name in _LOOPS for each in self.program)
             self._programs: Programs | None = {} if has_loops else None
         if not outputs:
@@ -223,69 +225,45 @@ class JaxMap(ArrayMap):
         if (flat := self._compiled_result("transposed", u, v)) is not None:
             return flat[0], self.domain.zero_still_entries(flat[1])
         with self.around():
-            tangents, cotangents = self.directions(u), self.cotangents(v)
-            if self._rounding is not None:
-                given = [*self.here(), *tangents, *cotangents]
-                products = self._rounding.run("transposed", self.call.transposed_products, given)
-                count = len(self.outputs)
-                image, gradients = products[:count], products[count:]
-            else:  # of the kept call
-                with unsupported():  # whatever a rule does that is not made to be differentiated
-                    gradients, back = jax.vjp(lambda *v: tuple(self.pull(v)), *cotangents)
-                    image = back(tuple(tangents))
+            given = [*self.here(), *self.directions(u), *self.cotangents(v)]
+            with unsupported():  # whatever a rule does that is not made to be differentiated
+                products = self._call_result("transposed", self.call.transposed_products, given)
             self.counts.add("vjp")
-            return self.codomain_vector(image), self.domain_vector(gradients)
+            count = len(self.outputs)
+            return self.codomain_vector(products[:count]), self.domain_vector(products[count:])
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
         if (found := self._compiled_result("vjps", vs)) is not None:
             return self.domain.zero_still_entries(found[0])
-        with self.around():
-            self.counts.add("vjp")
-            rows = list(map(self.cotangents, vs))
-            return self._batched_rows(
-                jax.vmap(lambda *v: tuple(self.pull(v))), rows, self.domain_vector
-            )
+        return self._batched_products(vs, forward=False)
 
     def jvp_batch(self, us: Array) -> Array:
-        """By vmap over what `jax.linearize` returns, where it has no push of its own."""
         if (found := self._compiled_result("jvps", us)) is not None:
             return found[0]
-        with self.around():
-            self.counts.add("jvp")
-            if self.call.push is None:
-                push = transform_result(jax.linearize, self.call.function, *self.here())[1]
-            else:
-                push = partial(self.call.tangent, *self.here())
-            rows = list(map(self.directions, us))
-            return self._batched_rows(
-                jax.vmap(lambda *u: tuple(push(*u))), rows, self.codomain_vector
-            )
+        return self._batched_products(us, forward=True)
 
     def products(self, probes: Array, *, forward: bool) -> Array:
-        """One rounded run of all probes under vmap, where the function can be batched."""
-        if self._rounding is None:
-            return super().products(probes, forward=forward)
+        """One rounded run of all probes, where the function can be batched."""
+        if self._rounding is not None:
+            with contextlib.suppress(Unsupported):
+                return self._batched_products(probes, forward=forward)
+        return super().products(probes, forward=forward)
+
+    def _batched_products(self, probes: Array, *, forward: bool) -> Array:
+        """J^T v, or J u, for every row of `probes` by one call under vmap."""
+        name = "jvp" if forward else "vjp"
         fn = self.call.tangent if forward else self.call.gradient
         arrays_of = self.directions if forward else self.cotangents
         vector_of = self.codomain_vector if forward else self.domain_vector
+        stack = jnp.stack if self._rounding is None else np.stack
         with self.around():
-            here, rows = self.here(), list(map(arrays_of, probes))
-            batched = jax.vmap(fn, [None] * len(here) + [0] * len(rows[0]))
-            run = partial(self._rounding.run, (forward, len(rows)), batched)
-            try:
-                found = self._batched_rows(lambda *v: run([*here, *v]), rows, vector_of)
-            except Unsupported:
-                return super().products(probes, forward=forward)
-            self.counts.add("jvp" if forward else "vjp")
-            return found
-
-    def _batched_rows(
-        self, batched: Callable[..., Any], rows: list[list[Any]], flat: Callable[[list[Any]], Array]
-    ) -> Array:
-        """The vectors of what a batched function of arrays returns for rows of these."""
-        stacked = map(jnp.stack if self._rounding is None else np.stack, zip(*rows, strict=True))
-        columns = [np.asarray(column) for column in transform_result(batched, *stacked)]
-        return np.stack([flat([column[k] for column in columns]) for k in range(len(rows))])
+            here, rows = self.here(), map(arrays_of, probes)
+            columns = list(map(stack, zip(*rows, strict=True)))
+            batched = jax.vmap(fn, [None] * len(here) + [0] * len(columns))
+            label, given = f"{name} of {len(probes)}", [*here, *columns]
+            found = transform_result(self._call_result, label, batched, given)
+            self.counts.add(name)
+            return np.stack([vector_of(row) for row in zip(*map(np.asarray, found), strict=True)])
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         """Traits of gradients; none where JAX makes them, which sees to dtypes and shapes."""
@@ -396,8 +374,6 @@ class JaxMap(ArrayMap):
         inputs, outputs = (
             [each.numpy_piece() for each in some] for some in (self.inputs, self.outputs)
         )
-        if self._jaxpr is not None:
-            self._jaxprs.setdefault("value", self._jaxpr)
         made = copy.copy(self)
         made._rounding, made._jaxprs = Rounded(unit, tiny, seed, self._jaxprs), {}
         made._flat, made._returned = None, None
@@ -411,10 +387,9 @@ class JaxMap(ArrayMap):
             cotangents = map(jnp.conj, arrays[count:])
             return tuple(map(jnp.conj, self.call.gradient(*arrays[:count], *cotangents)))
 
-        gradient.__name__ = f"gradient of {self.name}"
-        names = [f"cotangent of {slot.name}" for slot in self.codomain.slots]
         with self.around():
-            found = self._derivative_map(gradient, list(map(jnp.conj, self.cotangents(v))), names)
+            cotangents = list(map(jnp.conj, self.cotangents(v)))
+            found = self._derivative_map(gradient, "cotangent", cotangents, self.codomain)
         found.vjp(np.ones(found.codomain.size))  # Unsupported where the gradient has none
         return found
 
@@ -422,16 +397,16 @@ class JaxMap(ArrayMap):
         def tangent(*arrays: Any) -> tuple[Any, ...]:
             return tuple(self.call.tangent(*arrays))
 
-        tangent.__name__ = f"tangent of {self.name}"
-        names = [f"tangent of {slot.name}" for slot in self.domain.slots]
         with self.around():
-            return self._derivative_map(tangent, self.directions(u), names)
+            return self._derivative_map(tangent, "tangent", self.directions(u), self.domain)
 
     def _derivative_map(
-        self, fn: Callable[..., Any], arrays: Sequence[Any], names: Sequence[str]
+        self, fn: Callable[..., Any], kind: str, arrays: Sequence[Any], space: Space
     ) -> JaxMap:
-        """The map of a derivative, in the point and what it is applied to."""
-        names = [*(slot.name for slot in self.domain.slots), *names]
+        """The map of a derivative in the point and in `arrays` of a space, which have this kind."""
+        names = [slot.name for slot in self.domain.slots]
+        names += [f"{kind} of {slot.name}" for slot in space.slots]
+        fn.__name__ += f" of {self.name}"
         with unsupported(UsageError):
             call = JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names))
             made = JaxMap(call)

@@ -12,11 +12,11 @@ import numpy as np
 
 PLAIN = frozenset(map(np.dtype, (np.float64, np.bool_, np.int32, np.int64)))
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative,
-    "abs": np.abs, "sign": np.sign, "square": np.square, "sqrt": np.sqrt, "exp": np.exp,
-    "log": np.log, "expm1": np.expm1, "log1p": np.log1p, "tanh": np.tanh, "sin": np.sin,
-    "cos": np.cos, "rsqrt": lambda x: 1 / np.sqrt(x), "max": np.maximum, "min": np.minimum,
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "neg": np.negative, "abs": np.abs, "sign": np.sign, "square": np.square, "sqrt": np.sqrt,
+    "exp": np.exp, "log": np.log, "expm1": np.expm1, "log1p": np.log1p, "tanh": np.tanh,
+    "sin": np.sin, "cos": np.cos, "max": np.maximum, "min": np.minimum, "eq": np.equal,
+    "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "copy": np.array, "copy_p": np.array, "stop_gradient": np.array,
 }  # fmt: skip
 REDUCTIONS: dict[str, Callable[..., Any]] = {
@@ -43,14 +43,12 @@ def numpy_result(equation: Any, values: Sequence[Any]) -> np.ndarray[Any, Any] |
     elif name == "transpose":
         result = values[0].transpose(parameters["permutation"])
     elif name == "broadcast_in_dim":
-        shape = np.ones(len(kind.shape), int)
-        shape[list(parameters["broadcast_dimensions"])] = values[0].shape
-        result = np.broadcast_to(values[0].reshape(shape), kind.shape)
+        new = set(range(len(kind.shape))).difference(parameters["broadcast_dimensions"])
+        result = np.broadcast_to(np.expand_dims(values[0], tuple(new)), kind.shape)
     elif name == "integer_pow":
         result = values[0] ** parameters["y"]
-    elif name == "div" and kind.dtype == np.float64:  # integers are divided otherwise
-        result = values[0] / values[1]
     elif name == "dot_general":
         contracted, batched = parameters["dimension_numbers"]
         result = None if any(batched) else np.tensordot(values[0], values[1], contracted)
+    # A quotient of integers is cut towards zero, as JAX divides them.
     return None if result is None else np.asarray(result, kind.dtype)

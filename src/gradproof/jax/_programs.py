@@ -185,9 +185,8 @@ def _jvp(fn: Any, domain: Any, _: Any, x: Any, u: Any) -> list[Any]:
     return [_vector(jax.jvp(fn, _arrays(domain, x), _arrays(domain, u))[1])]
 
 
-def _jvps(fn: Any, domain: Any, _: Any, x: Any, us: Any) -> list[Any]:
-    push = jax.linearize(fn, *_arrays(domain, x))[1]
-    return [jax.vmap(lambda u: _vector(push(*_arrays(domain, u))))(us)]
+def _jvps(fn: Any, domain: Any, codomain: Any, x: Any, us: Any) -> list[Any]:
+    return jax.vmap(lambda u: _jvp(fn, domain, codomain, x, u))(us)  # type: ignore[no-any-return]  # a list
 
 
 def _transposed_products(fn: Any, domain: Any, codomain: Any, x: Any, u: Any, v: Any) -> list[Any]:
