@@ -52,6 +52,9 @@ def model(x):
 
 def backward(x, v):
     return v * np.cos(x)
+
+import gradproof
+by_hand = gradproof.by_hand(model, vjp=backward)
 """
 
 
@@ -212,11 +215,11 @@ sys.exit(main(sys.argv[1:]))
     ("argv", "status", "says"),
     [
         (["hand.py:model", "float64[3]"], 2, "say what the derivative is"),
-        (["hand.py:model", "float64[3]", "--vjp", "hand.py:backward"], 0, ""),
+        (["hand.py:by_hand", "float64[3]"], 0, ""),
         (["hand.py:model", "float64[3]", "--framework", "torch"], 2, "pip install torch"),
         (["plain.py:f", "float64[3]"], 2, "pip install torch"),
         (["hand.py:model", "float64[3]", "--framework", "numpy"], 2, "say what the derivative is"),
-        (["hand.py:model", "x.pt", "--vjp", "hand.py:backward"], 2, "'x.pt' is of PyTorch"),
+        (["hand.py:by_hand", "x.pt"], 2, "'x.pt' is of PyTorch"),
     ],
 )
 def test_without_pytorch_and_jax_it_works_by_hand_or_says_so(tmp_path, argv, status, says):

@@ -33,8 +33,11 @@ class UserCodeError(UsageError):
         self.trace = users_traceback(error)
 
 
-def target_function(option: str, text: str) -> Callable[..., Any]:
-    """The function that `package.module:name` or `file.py:name` names, its module imported."""
+def target_function(option: str, text: str) -> Callable[..., Any] | ByHand:
+    """What `package.module:name` or `file.py:name` names, its module imported.
+
+    It is a function, or one with a derivative by hand.
+    """
     where, _, path = text.rpartition(":")
     if not (where and path):
         raise UsageError(f"{option}: expected package.module:name or file.py:name, got {text!r}")
@@ -52,7 +55,7 @@ def target_function(option: str, text: str) -> Callable[..., Any]:
         function = operator.attrgetter(path)(module)
     except AttributeError:
         raise UsageError(f"{option}: {where!r} has no {path!r}") from None
-    if not callable(function):
+    if not (callable(function) or isinstance(function, ByHand)):
         kind = type(function).__name__
         raise UsageError(f"{option}: {text!r} is a {kind}, which cannot be called")
     return function  # type: ignore[no-any-return] # callable, as checked
@@ -71,10 +74,8 @@ def _imported_file(name: str) -> ModuleType:
     return module
 
 
-def framework_of_arrays(told: str | None, function: Callable[..., Any] | ByHand) -> str:
-    """The framework of the arrays: as told, or what the function's module is of or imports."""
-    if told is not None:
-        return told
+def framework_of_arrays(function: Callable[..., Any] | ByHand) -> str:
+    """The framework of the arrays: what the function's module is of or imports."""
     if isinstance(function, ByHand):
         return "numpy"
     module = getattr(function, "__module__", None) or type(function).__module__

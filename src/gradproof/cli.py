@@ -28,7 +28,6 @@ from gradproof._command_arguments import (
     target_function,
 )
 from gradproof._data import files
-from gradproof._data.by_hand import CLAIMS
 from gradproof._data.records import Verdict
 from gradproof._data.settings import CHECK_NAMES, SEED, new_seed
 from gradproof._data.visible import escape_invisible
@@ -44,7 +43,6 @@ Check the derivative of a function.
 
   gradproof check torch.nn.functional:layer_norm "float64[8,16]" "[16]"
   gradproof check my_ops.py:Attention.apply q.pt k.pt v.pt --kwarg causal=True
-  gradproof check scipy.optimize:rosen "float64[3]" --grad scipy.optimize:rosen_der
 
 TARGET is package.module:name or file.py:name. ARGUMENT is DTYPE[SIZE,...], an array of random
 numbers; x.npy or x.pt, an array in a file; a literal of Python; or a word, which is a string.
@@ -107,8 +105,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--wrt", action="append", metavar="NAME", help="only this input, as a report calls it")
     add("--rtol", type=float, help="relative tolerance on an entry of the Jacobian")
     add("--atol", type=float, help="absolute tolerance on an entry; excuses, never certifies")
-    for claim in CLAIMS:
-        add(f"--{claim}", metavar="TARGET", help="a derivative by hand, as of gradproof.check")
     add("--seed", type=int, metavar="N", help="of the arrays and of the probes")
     add("--budget", type=int, metavar="N", help="most calls, function and backward")
     add("--budget-seconds", type=float, metavar="S", help="most time")
@@ -132,17 +128,11 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
         function = target_function("TARGET", arguments.target)
         options = _check_options(arguments)
-        claims: dict[str, Any] = {
-            claim: target_function(f"--{claim}", text)
-            for claim in CLAIMS
-            if (text := getattr(arguments, claim)) is not None
-        }
-        fn = gradproof.by_hand(function, **claims) if claims else function
-        framework = framework_of_arrays(arguments.framework, fn)
+        framework = arguments.framework or framework_of_arrays(function)
         inputs, kwargs = call_arguments(arguments, framework, seed)
         try:
             with Console(stderr=True).status(f"checking {escape(arguments.target)}"):
-                report = gradproof.check(fn, tuple(inputs), kwargs, seed=seed, **options)
+                report = gradproof.check(function, tuple(inputs), kwargs, seed=seed, **options)
         except (UsageError, KeyboardInterrupt):
             raise
         except BaseException as error:  # the function refuses these arguments, or ends the process
