@@ -225,17 +225,22 @@ def _decision(
         units, jitter = np.full(m, _UNIT), np.zeros(m)
         differences = DifferenceTable(_STEPS, centre, table[0::2], table[1::2], units, jitter, m)
         slopes = measured_slopes(differences)
-        off, slope = np.abs(claimed - slopes.low), np.abs(slopes.low)
         typical = math.sqrt(slopes.low @ slopes.low / m)
-        size = np.maximum(slope, np.abs(claimed))
-        terms = np.where(slope > 0, np.minimum(typical, CANCELS * slope), typical)
-        allowed = slopes.bar + rounding_part(_UNIT) * np.maximum(size, terms)
-        if not (off <= allowed).all():
-            return None
-        tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
-        tested |= slopes.still & (claimed == 0)
-        parts = np.where(tested, (off + allowed) / np.maximum(size, typical), 0.0)
-        return slopes, ~tested, float(np.fmax.reduce(parts))
+        untested, bound = np.empty(m, bool), 0.0
+        for start in range(0, m, BLOCK):
+            here = slice(start, start + BLOCK)
+            low, claim = slopes.low[here], claimed[here]
+            off, slope = np.abs(claim - low), np.abs(low)
+            size = np.maximum(slope, np.abs(claim))
+            terms = np.where(slope > 0, np.minimum(typical, CANCELS * slope), typical)
+            allowed = slopes.bar[here] + rounding_part(_UNIT) * np.maximum(size, terms)
+            if not (off <= allowed).all():
+                return None
+            tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
+            tested |= slopes.still[here] & (claim == 0)
+            parts = np.where(tested, (off + allowed) / np.maximum(size, typical), 0.0)
+            untested[here], bound = ~tested, max(bound, float(np.fmax.reduce(parts)))
+        return slopes, untested, bound
 
     # 4. Every row along u. What its terms leave there may be small by chance: another tangent tests
     # it then.
@@ -276,7 +281,7 @@ def _decision(
     plain = _vector(alike, leaves).copy()
     if not _same(plain, gradient):  # there may be a kernel for each
         repeated = _same(pull(probes.tensors(1)), plain)
-        if not (repeated and _cancel([plain, -gradient], domain)):
+        if not (repeated and _Total(plain, -gradient).is_zero(domain)):
             return None
 
     # 6. Linearity, whatever the sizes, zeros and memory layouts of a cotangent. What is claimed of
@@ -284,21 +289,22 @@ def _decision(
     # one much larger than usual and one much smaller, with rows of zeros and single ones.
     constant = constant_cotangent(codomain, seed)
     probes.write(3, constant)
-    products = [2.0 * gradient, -pull(probes.expanded(3))]  # as sum() hands it over
+    of_sum = pull(probes.expanded(3))  # as sum() hands it over
+    total = _Total(2.0 * gradient, -of_sum)
     whole = 2.0 * v - constant
     lent = probes.tensors(2)  # one memory for several cotangents, as an allocator hands it out
     probes.write(2, -0.25 * constant)
-    products.append(3.0 * pull(lent))
+    total.add(3.0 * pull(lent))
     whole -= 0.75 * constant
     if any(sum(extent > 1 for extent in y.shape) > 1 for y in outputs):
         for axis in (0, -1):  # as sum(dim) hands it over
             equal = [_equal_along(t, axis) for t in probes.tensors(1)]
-            products.append(pull(equal))
+            total.add(pull(equal))
             whole += _vector(equal)
     elif m > 1:
         cancelling = cancelling_cotangent(codomain, seed)
         probes.write(2, cancelling)
-        products.append(5.0 * pull(lent))
+        total.add(5.0 * pull(lent))
         whole += 5.0 * cancelling
     shares = _shares(draws[n + m :], codomain, outputs)
     part, single = shares * whole, np.zeros(m)  # of another sign than the largest of that part
@@ -307,25 +313,28 @@ def _decision(
         FULL_MANTISSA[seed % 2], part[np.abs(part).argmax()]
     )
     probes.write(2, _LARGE * single)
-    products.append(4.0 / _LARGE * pull(lent))
+    total.add(4.0 / _LARGE * pull(lent))
     whole += 4.0 * single
     stacks = [stack for stack in cotangent_layouts(outputs) if stack != "expanded"]
     large, small = _LARGE * FULL_MANTISSA[0], FULL_MANTISSA[1] / _LARGE
     probes.write(3, large * shares * whole)
-    products.append(pull([in_layout(t, stacks[0]) for t in probes.tensors(3)]) / -large)
+    parts = pull([in_layout(t, stacks[0]) for t in probes.tensors(3)]) / large
+    total.add(-parts)
     probes.write(2, small * (1.0 - shares) * whole)
     last = [in_layout(t, stacks[-1]) for t in lent] if len(stacks) > 1 else lent
-    products.append(pull(last) / -small)
-    if not _cancel(products, domain):
+    rest = pull(last) / small
+    total.add(-rest)
+    if not total.is_zero(domain):
         return None
     for stack in stacks[1:-1]:
-        if not _cancel([pull([in_layout(t, stack) for t in probes.tensors(1)]), -gradient], domain):
+        product = pull([in_layout(t, stack) for t in probes.tensors(1)])
+        if not _Total(product, -gradient).is_zero(domain):
             return None
 
     # 7. Columns whose part of the slopes drowns in the error bars are not tested by these, and are
     # asked without the others.
-    columns = np.maximum(np.abs(gradient), np.abs(products[1]))
-    columns = np.maximum(columns, np.abs(products[-1] + products[-2])) * np.abs(u)
+    columns = np.maximum(np.abs(gradient), np.abs(of_sum))
+    columns = np.maximum(columns, np.abs(parts + rest)) * np.abs(u)
     ill_scaled = RESOLUTION * columns <= np.max(np.abs(v) * bar)
     if ill_scaled.any():
         part = np.where(ill_scaled, u, 0.0)
@@ -350,8 +359,8 @@ def _decision(
         if pull_without(every).any():
             return None
         for group in splits_in_two(len(outputs), seed):
-            parts = pull_without(group), pull_without(every - group)
-            if not _cancel([*parts, -gradient], domain):
+            total = _Total(pull_without(group), pull_without(every - group), -gradient)
+            if not total.is_zero(domain):
                 return None
 
     # 9. Nothing was changed: inputs, cotangents, saved tensors, earlier results, `.grad`.
@@ -445,18 +454,26 @@ def _same(one: Values, other: Values) -> bool:
     return bool((one == other).all())
 
 
-def _cancel(terms: Sequence[Values], space: Space) -> bool:
-    """Whether gradients add up to zero, but for the rounding of each array."""
-    size, total = np.empty(space.size), np.empty(space.size)
-    for start in range(0, space.size, BLOCK):
-        here = slice(start, start + BLOCK)
-        table = np.array([term[here] for term in terms])
-        size[here], total[here] = np.abs(table).sum(axis=0), np.abs(table.sum(axis=0))
-    for k in range(len(space.slots)):
-        part = size[space.span(k)]
-        if not (total[space.span(k)] <= _SAME * (part + part.max())).all():
-            return False
-    return math.isfinite(size.sum())
+class _Total:
+    """The sum of some gradients, and of their sizes."""
+
+    def __init__(self, first: Values, *others: Values) -> None:
+        self._sum, self._size = first.copy(), np.abs(first)
+        for term in others:
+            self.add(term)
+
+    def add(self, term: Values) -> None:
+        """Add a gradient."""
+        self._sum += term
+        self._size += np.abs(term)
+
+    def is_zero(self, space: Space) -> bool:
+        """Whether the sum is zero, but for the rounding of each array."""
+        for k in range(len(space.slots)):
+            size = self._size[space.span(k)]
+            if not (np.abs(self._sum[space.span(k)]) <= _SAME * (size + size.max())).all():
+                return False
+        return math.isfinite(self._size.sum())
 
 
 def _equal_along(tensor: torch.Tensor, axis: int) -> torch.Tensor:
