@@ -83,8 +83,9 @@ class JaxMap(ArrayMap):
     """
 
     def __init__(self, call: JaxCall) -> None:
-        self.call, self.around = call, call.around
+        self.call, self.around = call, call.arguments.around
         self._rounding: Rounded | None = None  # with which every operation is rounded
+        self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs, at any point
         # The backward of the kept call, and the value that it came with.
         self._kept: Callable[..., Any] | None = None
         self._came_with: Sequence[Any] = ()
@@ -93,8 +94,6 @@ class JaxMap(ArrayMap):
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
             outputs = named_outputs(result)
-            # Traced once for all rounded runs, at any point.
-            self._jaxprs: dict[Any, Any] = {"value": self._jaxpr} if self.program else {}
             has_loops = any(each.primitive.name in _LOOPS for each in self.program)
             self._programs: Programs | None = {} if has_loops else None
         if not outputs:
@@ -374,8 +373,9 @@ class JaxMap(ArrayMap):
         inputs, outputs = (
             [each.numpy_piece() for each in some] for some in (self.inputs, self.outputs)
         )
+        jaxprs = self._jaxprs if self._flat is None else self._flat.rounded
         made = copy.copy(self)
-        made._rounding, made._jaxprs = Rounded(unit, tiny, seed, self._jaxprs), {}
+        made._rounding = Rounded(unit, tiny, seed, jaxprs)
         made._flat, made._returned = None, None
         made.inputs, made.outputs = inputs, outputs
         return made

@@ -7,7 +7,6 @@ gradients go by that convention here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +37,6 @@ class JaxCall:
     def name(self) -> str:
         fn = self.arguments.fn
         return str(getattr(fn, "__name__", type(fn).__name__))
-
-    def around(self) -> AbstractContextManager[Any]:
-        """Where arrays have as many bits as those of the user."""
-        return self.arguments.around()
 
     def result(self, arrays: Sequence[Any]) -> Any:
         """What the user's function returns."""

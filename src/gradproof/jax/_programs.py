@@ -98,6 +98,8 @@ class Flat:
     def __init__(self, traced: Any) -> None:
         self._constants = traced.consts
         self._program = _Program.from_jaxpr(traced.jaxpr)
+        # Jaxprs of its rounded runs, for the next check too where they hold no arrays of the user.
+        self.rounded = {} if traced.consts else _rounded_programs(self._program)
         self._ways: Programs = {}  # those used: to find one among all the program is hashed
 
     def run(self, way: str, *vectors: Array) -> list[Array]:
@@ -114,6 +116,12 @@ def allow_transfers() -> AbstractContextManager[Any]:
     config = jax.config
     guards = config.jax_transfer_guard_host_to_device, config.jax_transfer_guard_device_to_host
     return jax.transfer_guard("allow") if any(guards) else nullcontext()
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _rounded_programs(_: _Program) -> dict[Any, Any]:
+    """Where the jaxprs of rounded runs of a program are kept, by name."""
+    return {}
 
 
 @functools.lru_cache(maxsize=_KEPT)
