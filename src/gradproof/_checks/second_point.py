@@ -128,7 +128,8 @@ def _measurements_nearby(
     largest = measurements.largest_value
     if largest and np.abs(value[known]).max(initial=0.0) > _LARGE_VALUES * largest:
         return "has values very much larger than at the point"
-    return Measurements(there, measurements.settings)
+    # Of kinks at a second point neighbours tell no more than it tells of the first.
+    return Measurements(there, replace(measurements.settings, other_inputs=False))
 
 
 def _result_at(measurements: Measurements, there: Measurements) -> CheckResult:
