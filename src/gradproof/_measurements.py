@@ -20,7 +20,7 @@ from gradproof._numdiff.probes import (
     random_tangent,
     round_to_formats,
 )
-from gradproof._numdiff.slopes import Slopes, slopes_along
+from gradproof._numdiff.slopes import ROUGH_ULPS, Slopes, slopes_along
 from gradproof._numdiff.steps import StepTables, coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
 
@@ -63,10 +63,18 @@ class Measurements:
         slots = (*self.map.domain.slots, *self.map.codomain.slots)
         return max([self.map.resolution, *(slot.grain.unit for slot in slots if slot.size)])
 
-    @property
+    @cached_property
     def arithmetic_unit(self) -> float:
-        """Unit round-off of claims: of the dtypes, of what values of F show, or `claimed_unit`."""
-        return max(self.unit, self.function.coarsest_unit, self.claimed_unit)
+        """Unit round-off of claims: of the dtypes, of what values of F show, or `claimed_unit`.
+
+        In double precision a noise far above the rounding of F shows a part in single precision.
+        """
+        unit = max(self.unit, self.function.coarsest_unit, self.claimed_unit)
+        ulps = 2 * unit * np.abs(self.function.centre)
+        ulps = np.maximum(ulps, np.mean(ulps)) if ulps.size else ulps
+        if unit < DOUBLE and (self.slopes.noise > ROUGH_ULPS * ulps).any():
+            return FORMATS["float32"].unit
+        return unit
 
     @property
     def is_double(self) -> bool:
