@@ -71,10 +71,10 @@ class Measurements:
         """
         unit = max(self.unit, self.function.coarsest_unit, self.claimed_unit)
         ulps = 2 * unit * np.abs(self.function.centre)
-        ulps = np.maximum(ulps, np.mean(ulps)) if ulps.size else ulps
-        if unit < DOUBLE and (self.slopes.noise > ROUGH_ULPS * ulps).any():
-            return FORMATS["float32"].unit
-        return unit
+        if unit >= DOUBLE or not ulps.size:
+            return unit
+        is_rough = self.slopes.noise > ROUGH_ULPS * np.maximum(ulps, np.mean(ulps))
+        return FORMATS["float32"].unit if is_rough.any() else unit
 
     @property
     def is_double(self) -> bool:
