@@ -19,12 +19,8 @@ def check(name: str, measurements: Measurements) -> CheckResult:
     transform = next((each for each in map_.transforms() if each.name == name), None)
     if transform is None:
         raise Unsupported("there is no such transform of this function")
-    if transform.forward:
-        products = measurements.forward
-        got = map_.jvp_transform(products.probe, name)
-    else:
-        products = measurements.backward
-        got = map_.vjp_transform(products.probe, name)
+    products = measurements.forward if transform.forward else measurements.backward
+    got = map_.transformed_product(products.probe, transform)
     what = f"by {transform.what}, against {products.mode_name}"
     if findings := vector_findings(name, products, got, products.product, what):
         return failed_check(name, f"{transform.what}: not what {products.mode_name} says", findings)

@@ -98,7 +98,7 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
     except Unsupported as missing:
         result = _unsupported_result(row, missing, settings)
     except BudgetSpent as spent:
-        result = CheckResult(name, Verdict.INCONCLUSIVE, spent.reason)
+        result = CheckResult(name, Verdict.INCONCLUSIVE, str(spent))
     except OutputChangedError as changed:  # at the point, by a later call
         if row.derivative:
             raise

@@ -34,7 +34,7 @@ Context = Callable[[], AbstractContextManager[object]]
 # Re-entrant: a function under test may check another one.
 _turns = threading.RLock()
 _running: list[_Turn] = []
-_contexts: dict[str, Context] = {}
+_contexts: list[Context] = []
 _open: list[ExitStack] = []  # of blocks of `restored` that have not ended
 
 _uninterrupted_code: set[CodeType] = set()
@@ -69,15 +69,14 @@ def defer_interrupts(function: Callable[P, Result]) -> Callable[P, Result]:
 
 
 @defer_interrupts
-def keep_context(name: str, context: Context) -> None:
+def keep_context(context: Context) -> None:
     """Let every check from now on, also the running one, run in a context manager.
 
     Args:
-        name: of the context; a second one of the same name takes the place of the first.
         context: makes the context manager, which sets a state of the process to the usual one and
             puts it back.
     """
-    _contexts[name] = context
+    _contexts.append(context)
     for turn in _running[-1:]:
         turn.undo.enter_context(context())
 
@@ -129,7 +128,7 @@ class _Turn:
             undo.enter_context(_interrupts.hold_interrupts())
             undo.callback(RandomState().restore)
             undo.enter_context(keep_warnings())
-            for context in list(_contexts.values()):
+            for context in list(_contexts):
                 undo.enter_context(context())
             undo.callback(self._close_blocks)
             self.undo = undo.pop_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import pickle
 import random
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -23,13 +24,7 @@ class Source(NamedTuple):
 
 def _is_same_numpy_state(one: Any, other: Any) -> bool:
     """Whether two states as NumPy gives them, dicts with arrays in them, are the same."""
-    if one is other:
-        return True
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(
-            _is_same_numpy_state(one[k], other[k]) for k in one
-        )
-    return np.array_equal(one, other)
+    return one is other or pickle.dumps(one) == pickle.dumps(other)
 
 
 _LENGTH = 625 * 4  # of a Mersenne Twister in memory: 624 numbers, and the place among them
@@ -45,27 +40,24 @@ class _NumpyState:
     """
 
     def __init__(self) -> None:
-        self._memory = b""
+        self._memory: bytes | None = None  # in which it has the state that was written down
         self._state: Any = None
 
     def get(self) -> Any:
         """The state, as `numpy.random.set_state` takes it."""
-        memory = self._read_memory()
-        if memory is not None and memory == self._memory:
-            return self._state
-        state = np.random.get_state(legacy=False)  # noqa: NPY002  # the user's generator
-        self._keep(memory, state)
-        return state
+        if self._memory is None or self._memory != self._read_memory():
+            self._keep(np.random.get_state(legacy=False))  # noqa: NPY002  # the user's generator
+        return self._state
 
     def set(self, state: Any) -> None:
         """Make this the state, where it is another one."""
         if self.get() is not state:
             np.random.set_state(state)  # noqa: NPY002  # likewise
-            self._keep(self._read_memory(), state)
+            self._keep(state)
 
-    def _keep(self, memory: bytes | None, state: Any) -> None:
-        if memory is not None and not state["has_gauss"]:
-            self._memory, self._state = memory, state
+    def _keep(self, state: Any) -> None:
+        self._state = state
+        self._memory = None if state["has_gauss"] else self._read_memory()
 
     @staticmethod
     def _read_memory() -> bytes | None:

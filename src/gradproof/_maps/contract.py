@@ -54,10 +54,6 @@ class BudgetSpent(BaseException):
     It is no Exception, so that no check takes it for one that the user's code raised.
     """
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
 
 class CallCounter(Counter[str]):
     """Runs by kind: "function", "vjp" and "jvp". Maps of one function share a counter.
@@ -312,10 +308,6 @@ class DifferentiableMap(abc.ABC):
         """The AD transforms that the framework has for this function. Empty: none."""
         return ()
 
-    def vjp_transform(self, v: Array, name: str) -> Array:
-        """J^T v by the transform of that name."""
-        raise Unsupported(f"no {name} of this function")
-
-    def jvp_transform(self, u: Array, name: str) -> Array:
-        """J u by the transform of that name."""
-        raise Unsupported(f"no {name} of this function")
+    def transformed_product(self, probe: Array, transform: Transform) -> Array:
+        """J^T v, or J u, by one of the transforms."""
+        raise Unsupported(f"no {transform.name} of this function")

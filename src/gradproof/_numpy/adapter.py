@@ -221,10 +221,10 @@ class HandMap(ArrayMap):
 
     def layouts(self) -> tuple[str, ...]:
         # Only a function of the cotangent can depend on how it lies in memory.
-        lifted = self.cotangents(np.zeros(self.codomain.size))
-        if self._claims.vjp is None or not all(isinstance(p, np.ndarray) for p in lifted):
+        if self._claims.vjp is None or not self.codomain.size:
             return ()
-        return LAYOUTS if self.codomain.size and all(p.ndim for p in lifted) else ()
+        given = self.cotangents(np.zeros(self.codomain.size))
+        return LAYOUTS if all(isinstance(v, np.ndarray) and v.ndim for v in given) else ()
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         return self.domain_vector(
@@ -236,17 +236,15 @@ class HandMap(ArrayMap):
 
         As in SciPy a `grad` may return integers for floats, and a number for one entry.
         """
-        if self._claims.vjp is None and self._claims.grad is None:
-            return ()
-        found = super().gradient_traits(v)
+        if self._claims.vjp is not None:
+            return super().gradient_traits(v)
         if self._claims.grad is None:
-            return found
-        real = [not piece.is_complex for piece in self.inputs]
+            return ()
         return [
             trait
-            for trait in found
+            for trait in super().gradient_traits(v)
             if (trait.what == "shape" and {trait.claimed, trait.expected} != {"()", "(1,)"})
-            or (trait.what == "dtype" and real[trait.slot] and "complex" in trait.claimed)
+            or ("complex" in trait.claimed and "complex" not in trait.expected)
         ]
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
@@ -313,27 +311,24 @@ class HandMap(ArrayMap):
         if hessp is not None and self.codomain.size > 1:
             raise Unsupported("hessp= belongs to a function with one real value; give hess=")
         call, (cotangent,) = self._call, self.cotangents(v)
-        scalar, names = self.codomain.size == 1, [slot.name for slot in self.domain.slots]
+        count, names = len(call.inputs), [slot.name for slot in self.domain.slots]
+        factor = float(to_numpy(cotangent).ravel()[0])  # of a function with one value
 
         def gradient(*values: Any, **options: Any) -> Any:
-            there = replace(call, inputs=values[: len(call.inputs)], kwargs=options)
+            there = replace(call, inputs=values[:count], kwargs=options)
             return HandMap(there, names).pull([cotangent])[0]
 
         def matrix(*values: Any, **options: Any) -> Any:
             assert hess is not None  # asked for only where it was given
-            if scalar:
-                return float(to_numpy(cotangent).ravel()[0]) * hess(*values, **options)
-            inputs, more = values[: len(call.inputs)], values[len(call.inputs) :]
-            return hess(*inputs, cotangent, *more, **options)
+            if self.codomain.size == 1:
+                return factor * hess(*values, **options)
+            return hess(*values[:count], cotangent, *values[count:], **options)
 
         def times(*values: Any, **options: Any) -> Any:
             assert hessp is not None  # asked for only where it was given
-            return float(to_numpy(cotangent).ravel()[0]) * to_numpy(hessp(*values, **options))
+            return factor * to_numpy(hessp(*values, **options))
 
         gradient.__name__ = f"gradient of {self.name}"
-        args = self._claims.args
-        if hessp is None:
-            second = ByHand(gradient, jac=matrix, args=args)
-        else:
-            second = ByHand(gradient, vjp=times, jvp=times, args=args)
+        claims = {"jac": matrix} if hessp is None else {"vjp": times, "jvp": times}
+        second = ByHand(gradient, args=self._claims.args, **claims)
         return HandMap(replace(call, hand=second), names, "hess").share_limits_of(self)

@@ -298,15 +298,16 @@ class JaxMap(ArrayMap):
             return ()
         return [Transform("compiled", "jax.jit"), Transform("checkpointed", "jax.checkpoint")]
 
-    def vjp_transform(self, v: Array, name: str) -> Array:
+    def transformed_product(self, probe: Array, transform: Transform) -> Array:
         def checkpointed(*arrays: Any) -> Any:
             count = len(self.inputs)
             back = jax.vjp(jax.checkpoint(self.call.function), *arrays[:count])[1]
             return back(arrays[count:])
 
-        gradient = checkpointed if name == "checkpointed" else jax.jit(self.call.gradient)
+        gradient = checkpointed if transform.name == "checkpointed" else jax.jit(self.call.gradient)
+        arguments = (*self.here(), *self.cotangents(probe))
         with self.around(), unsupported(*UNTRACED, why=untraced_reason):
-            return self.domain_vector(transform_result(gradient, *self.here(), *self.cotangents(v)))
+            return self.domain_vector(transform_result(gradient, *arguments))
 
     # Maps made of this one.
 

@@ -334,12 +334,11 @@ class TorchMap(DifferentiableMap):
     def transforms(self) -> Sequence[Transform]:
         return transforms.TRANSFORMS
 
-    def vjp_transform(self, v: Array, name: str) -> Array:
-        return transforms.vjp(self.graph, v, name)
-
-    def jvp_transform(self, u: Array, name: str) -> Array:  # noqa: ARG002  # there is one
+    def transformed_product(self, probe: Array, transform: Transform) -> Array:
+        if not transform.forward:
+            return transforms.vjp(self.graph, probe, transform.name)
         self.counts.add("jvp")
-        return self._forward.functional_jvp(u)
+        return self._forward.functional_jvp(probe)
 
     # Maps made of this one.
 

@@ -178,5 +178,5 @@ def _usual_state() -> Iterator[None]:
         kept.restore()
 
 
-keep_context("torch", _usual_state)
-keep_context("inference mode", partial(torch.inference_mode, mode=False))
+keep_context(_usual_state)
+keep_context(partial(torch.inference_mode, mode=False))

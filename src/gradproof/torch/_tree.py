@@ -15,6 +15,7 @@ from gradproof._data.inputs import parameter_names
 from gradproof.torch._compat import pytree
 
 Path = tuple[Any, ...]
+keystr: Callable[[Path], str] = pytree.keystr  # a path as people write it: `['mask'][0]`
 
 
 class Tree:
@@ -80,8 +81,3 @@ def input_name(path: Path, parameters: list[str]) -> str:
 def argument_position(path: Path) -> int | None:
     """Which positional argument a path of `(args, kwargs, captured)` leads into, if any."""
     return path[1].idx if path[0].idx == 0 else None
-
-
-def keystr(path: Path) -> str:
-    """A path as people write it: `['mask'][0]`."""
-    return str(pytree.keystr(path))
