@@ -16,18 +16,17 @@ from typing import Any
 from gradproof._data.by_hand import ByHand
 from gradproof._data.options import contained_values
 
-# Framework -> the attribute of its top module that names the type of its arrays.
-FRAMEWORKS = {"torch": "Tensor", "jax": "Array"}
+# Framework -> the types of its arrays, by their names in its top module.
+_ARRAYS = {"numpy": ("ndarray", "generic"), "torch": ("Tensor",), "jax": ("Array",)}
 
 
 def framework_of(value: Any) -> str:
     """Whose array a value is: "numpy", "torch" or "jax"; "" for anything else."""
-    for name, array in {"numpy": "ndarray", **FRAMEWORKS}.items():
-        kind = getattr(sys.modules.get(name), array, None)
-        if kind is not None and isinstance(value, kind):
-            return name
-    numpy = sys.modules.get("numpy")
-    return "numpy" if numpy is not None and isinstance(value, numpy.generic) else ""
+    for framework, kinds in _ARRAYS.items():
+        module = sys.modules.get(framework)
+        if any(isinstance(value, getattr(module, kind, ())) for kind in kinds):
+            return framework
+    return ""
 
 
 def find_adapter(
@@ -42,20 +41,17 @@ def find_adapter(
     if isinstance(fn, ByHand):
         return importlib.import_module("gradproof._numpy.adapter")
     for tree in ((inputs, kwargs), list(referenced_objects(fn))):
-        for name, array in FRAMEWORKS.items():
-            framework = sys.modules.get(name)
-            kind = getattr(framework, array, None)
-            if kind is not None and any(
-                _is_array_of(leaf, name, kind) for leaf in walk_values(tree)
-            ):
-                return importlib.import_module(f"gradproof.{name}._adapter")
+        values = list(walk_values(tree))
+        for framework in ("torch", "jax"):
+            if any(_belongs_to(value, framework) for value in values):
+                return importlib.import_module(f"gradproof.{framework}._adapter")
     return None
 
 
-def _is_array_of(leaf: Any, framework: str, array: type) -> bool:
-    if isinstance(leaf, array):
-        return True
-    return any(base.__module__.partition(".")[0] == framework for base in type(leaf).__mro__)
+def _belongs_to(value: Any, framework: str) -> bool:
+    """Whether a value is an array of a framework, or of a class that builds on one of its own."""
+    modules = [base.__module__.partition(".")[0] for base in type(value).__mro__]
+    return framework in modules or framework_of(value) == framework
 
 
 def referenced_objects(fn: Any) -> Iterator[Any]:

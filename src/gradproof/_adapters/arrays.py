@@ -68,11 +68,6 @@ def kind_of(value: Any) -> str:
     return "complex" if name in _COMPLEX else "float" if name in FORMATS else ""
 
 
-def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of an array, a number or nested lists of numbers."""
-    return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
-
-
 def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     """An array of NumPy, on the host, with the numbers of any array. May share memory."""
     if type(array) is np.ndarray:
@@ -198,9 +193,9 @@ class ArrayMap(DifferentiableMap):
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         """The claimed gradients for one cotangent per output, <a, b> being Re sum conj(a) b."""
 
+    @abc.abstractmethod
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
         """The claimed tangents of the outputs."""
-        return super().jvp(tangents)  # type: ignore[no-any-return] # raises Unsupported
 
     def arrays(self, x: Array) -> list[Any]:
         """Private arrays at other coordinates, one per input."""
@@ -241,11 +236,10 @@ class ArrayMap(DifferentiableMap):
                 f"{len(results)} at another input; make their number independent of the values"
             )
         for piece, result in zip(self.outputs, results, strict=True):
-            if shape_of(result) != piece.slot.shape:
+            if (shape := tuple(np.shape(result))) != piece.slot.shape:
                 raise OutputChangedError(
                     f"{self.name} returned {piece.slot.name} of shape {piece.slot.shape} at the "
-                    f"point and {shape_of(result)} at another input; make the shape independent "
-                    "of the values"
+                    f"point and {shape} at another input; make the shape independent of the values"
                 )
         return np.concatenate([p.vector(r) for p, r in zip(self.outputs, results, strict=True)])
 
@@ -270,7 +264,7 @@ class ArrayMap(DifferentiableMap):
             if gradient is not None  # which stands for zero
             for what, claimed, expected in (
                 ("dtype", str(getattr(gradient, "dtype", piece.dtype)), str(piece.dtype)),
-                ("shape", str(shape_of(gradient)), str(piece.slot.shape)),
+                ("shape", str(tuple(np.shape(gradient))), str(piece.slot.shape)),
             )
             if claimed != expected
         ]

@@ -105,26 +105,17 @@ class RandomState:
     """The state of every global generator at one moment, and of some others."""
 
     def __init__(self, others: Iterable[Source] = ()) -> None:
-        self._global = {name: (source, source.get()) for name, source in GLOBAL.items()}
-        self._others = [(source, source.get()) for source in others]
+        named = [*GLOBAL.items(), *(("a given generator", source) for source in others)]
+        self._states = [(name, source, source.get()) for name, source in named]
 
     def restore(self) -> None:
         """Make this the state again."""
-        for source, state in (*self._global.values(), *self._others):
+        for _, source, state in self._states:
             source.set(state)
 
-    def has_changed(self) -> bool:
-        """Whether somebody drew, or set a state, since then."""
-        drawn = any(not source.same(source.get(), state) for source, state in self._others)
-        return drawn or bool(self.moved_generators())
-
     def moved_generators(self) -> list[str]:
-        """Whose global generators were drawn from, or set, since then."""
-        return [
-            name
-            for name, (source, state) in self._global.items()
-            if not source.same(source.get(), state)
-        ]
+        """Names of the generators that somebody drew from, or set, since then."""
+        return [name for name, source, old in self._states if not source.same(source.get(), old)]
 
 
 def effect_on(

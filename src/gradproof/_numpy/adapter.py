@@ -21,7 +21,6 @@ from gradproof._adapters.arrays import (
     kind_of,
     name_at,
     read_pieces,
-    shape_of,
     to_numpy,
 )
 from gradproof._adapters.double import twin_in_double
@@ -143,7 +142,7 @@ class HandMap(ArrayMap):
             gradients = as_tuple(self._claimed_derivative(claims.grad), len(self.inputs))
             factor = to_numpy(cotangents[0])
             require_gradients(gradients, self.inputs)
-            return [factor * to_numpy(g).reshape(shape_of(g)) for g in gradients]
+            return [factor * to_numpy(g).reshape(np.shape(g)) for g in gradients]
         if claims.jac is None:
             raise Unsupported("no backward: give vjp=, jac= or grad=")
         flats = [piece.vector(v) for piece, v in zip(self.outputs, cotangents, strict=True)]

@@ -60,7 +60,7 @@ class Call:
         if type(result) is not torch.Tensor:
             container(f"the result of {self.name}", result)
         if self.fixed_random is None:
-            self.fixed_random = self.random.has_changed()
+            self.fixed_random = bool(self.random.moved_generators())
         if self.in_double is not None and not self.in_double.needed:
             self.in_double = None
         return tensors, result

@@ -94,24 +94,20 @@ class Forward:
 
     def jvp_batch(self, us: Array) -> Array:
         """J u for every row of `us`, under vmap."""
-        rows, outputs = [self._inputs.direction_tensors(u) for u in us], self._outputs
-        batch = np.zeros((len(rows), outputs.space.size))
-        if not rows:
-            return batch
+        rows, kept = [self._inputs.direction_tensors(u) for u in us], self._outputs.kept
 
         def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
             with _dual_level():
-                pairs = zip(outputs.kept, self._output_tangents(tangents), strict=True)
+                pairs = zip(kept, self._output_tangents(tangents), strict=True)
                 return tuple(output.zeros() if u is None else u for output, u in pairs)
 
         def push_all() -> Any:
             stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
             return legacy_vmap(push_one)(*stacked)
 
-        for output, result in zip(outputs.kept, batched_result(push_all), strict=True):
-            found = to_vector(result, output.dtype)
-            batch[:, output.part] = found.reshape(len(rows), -1)
-        return batch
+        pairs = zip(kept, batched_result(push_all), strict=True)
+        vectors = [to_vector(found, output.dtype).reshape(len(us), -1) for output, found in pairs]
+        return np.hstack([np.zeros((len(us), 0)), *vectors])
 
     def _output_tangents(
         self, tangents: Sequence[torch.Tensor | None]
