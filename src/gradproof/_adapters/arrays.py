@@ -118,11 +118,6 @@ class Piece:
     def is_complex(self) -> bool:
         return len(self.slot.parts) == 2
 
-    @property
-    def extent(self) -> int:
-        """How many numbers it has, complex ones counted once."""
-        return self.slot.size // len(self.slot.parts)
-
     def numpy_piece(self) -> Piece:
         """A piece that makes arrays of NumPy, where it is in double precision; else this one."""
         kind = "complex128" if self.is_complex else "float64"

@@ -3,7 +3,7 @@
 Frameworks keep random state, modes and stacks that belong to the whole process, and a check lends
 a layer private copies of its parameters for the time of a call. `guard_face` is around every face:
 one check at a time, and at its end everything is what it was. `restored` is around whatever is
-put in place for a while. Both are context managers over a `contextlib.ExitStack`.
+put in place for a while. Both note in a `contextlib.ExitStack` what they have to put back.
 
 Ctrl-C may arrive between any two steps, also while things are being put back. So while a check
 runs SIGINT comes here: within a function that `defer_interrupts` marks it waits, and is handed
@@ -58,7 +58,7 @@ def guard_face(face: Callable[P, Result]) -> Callable[P, Result]:
 
 
 def take_turn() -> threading.RLock:
-    """The lock that a check holds: for what is one, and leaves everything as it is by itself."""
+    """The lock that every check holds, for a face that puts everything back by itself."""
     return _turns
 
 

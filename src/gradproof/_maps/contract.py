@@ -22,8 +22,6 @@ from gradproof._data.held import HeldEntries
 from gradproof._data.space import Array, Space
 from gradproof.errors import UsageError
 
-WHOLE = "every entry of every input is in the domain"
-
 
 class Unsupported(Exception):
     """A map lacks a capability; the check is skipped and shows the reason."""
@@ -63,15 +61,13 @@ class CallCounter(Counter[str]):
     """
 
     _left = math.inf  # runs of all kinds
-    _seconds: float | None = None
-    _until = math.inf
+    _until = math.inf  # by `monotonic`
 
     def limit(self, budget: int, seconds: float | None) -> None:
         """From now on keep to so many further runs, of any kind, and to so much wall time."""
-        self._budget = budget
-        self._left = budget
-        self._seconds = seconds
-        self._until = math.inf if seconds is None else monotonic() + seconds
+        self._budget = self._left = budget
+        self._seconds = math.inf if seconds is None else seconds
+        self._until = monotonic() + self._seconds
 
     def add(self, kind: str, times: int = 1) -> None:
         """Count a run that is about to begin.
@@ -81,7 +77,7 @@ class CallCounter(Counter[str]):
         """
         if times > self._left:
             raise BudgetSpent(f"the budget of {self._budget:,} calls is spent; raise budget=")
-        if self._seconds is not None and monotonic() >= self._until:
+        if self._until < math.inf and monotonic() >= self._until:
             raise BudgetSpent(
                 f"the budget of {self._seconds:g} seconds is spent; raise budget_seconds="
             )
@@ -243,7 +239,7 @@ class DifferentiableMap(abc.ABC):
 
         Each as (input slot, multi-index, value).
         """
-        raise Unsupported(WHOLE)
+        raise Unsupported("every entry of every input is in the domain")
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:
         """What a run of the function and its backward changed beside its results.

@@ -8,8 +8,9 @@ The arrays are NumPy's, or those of PyTorch or JAX. For complex arrays
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -170,7 +171,8 @@ class HandMap(ArrayMap):
         self, flats: list[Array], origin: list[Piece], target: list[Piece], *, adjoint: bool
     ) -> list[Any]:
         """The products with the matrices that the user gave, summed over what they start from."""
-        said, sizes = self._claimed_derivative(self._claims.jac), [each.extent for each in target]
+        said = self._claimed_derivative(self._claims.jac)
+        sizes = [math.prod(each.slot.shape) for each in target]  # complex numbers counted once
         pairs = zip(origin, flats, strict=True)
         vectors = [flat.view(np.complex128) if one.is_complex else flat for one, flat in pairs]
         outputs, inputs = ([p.slot.shape for p in some] for some in (self.outputs, self.inputs))
@@ -257,25 +259,20 @@ class HandMap(ArrayMap):
         ]
         watched = [(a, a.copy(), *said) for a, *said in told if isinstance(a, np.ndarray)]
         found: list[tuple[str, str]] = []
-
-        def backward() -> None:
-            if self._claims.vjp is not None:
-                self._call.claim(self._claims.vjp, arrays, single_or_tuple(cotangents))
-
-        def run() -> None:
-            self.run(arrays)
-            backward()
-
+        parts: dict[str, Callable[[], object]] = {"function": partial(self.run, arrays)}
+        if (vjp := self._claims.vjp) is not None:
+            cotangent = single_or_tuple(cotangents)
+            parts["backward"] = partial(self._call.claim, vjp, arrays, cotangent)
         with restored(RandomState().restore):
             draw_numbers()  # earlier runs may have set a state
             begun = RandomState()
-            for who, part in (("function", lambda: self.run(arrays)), ("backward", backward)):
-                part()
+            for who, run in parts.items():
+                run()
                 for k, (array, kept, kind, what) in enumerate(watched):
                     if not np.array_equal(array, kept, equal_nan=kept.dtype.kind in "fc"):
                         found.append((kind, f"the {who} changed its {what}"))
                         watched[k] = array, array.copy(), kind, what
-            found += effect_on("a run", begun, run)
+            found += effect_on("a run", begun, lambda: [run() for run in parts.values()])
         return [*found, *self._gradients.overwritten_gradients(self.domain)]
 
     def map_at(self, x: Array) -> HandMap:

@@ -15,7 +15,6 @@ from gradproof._data.exceptions import exception_line
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.space import Array, Space
 from gradproof._maps.contract import (
-    WHOLE,
     DifferentiableMap,
     Raised,
     Refused,
@@ -316,7 +315,7 @@ class TorchMap(DifferentiableMap):
 
     def outside_domain(self, v: Array) -> Sequence[tuple[int, tuple[int, ...], float]]:
         if all(slot.entries is None for slot in self.domain.slots):
-            raise Unsupported(WHOLE)
+            return super().outside_domain(v)
         return [
             (slot, index, value)
             for slot, gradient, leaf in self._gradients(v)

@@ -1,6 +1,7 @@
 """Tensors of PyTorch as flat vectors of float64 coordinates, and as slots of a space.
 
-Vectors are NumPy's and on the host; tensors are moved to and from their devices here.
+Vectors are NumPy's and on the host; tensors are moved to and from their devices here. Which kinds
+of tensors cannot be checked is said here too.
 """
 
 from __future__ import annotations
