@@ -16,15 +16,14 @@ from typing import Any
 from gradproof._data.by_hand import ByHand
 from gradproof._data.options import contained_values
 
-# Framework -> the types of its arrays, by their names in its top module.
-_ARRAYS = {"numpy": ("ndarray", "generic"), "torch": ("Tensor",), "jax": ("Array",)}
+# Frameworks, each with the name of a type of its arrays in its top module.
+_ARRAYS = (("numpy", "ndarray"), ("numpy", "generic"), ("torch", "Tensor"), ("jax", "Array"))
 
 
 def framework_of(value: Any) -> str:
     """Whose array a value is: "numpy", "torch" or "jax"; "" for anything else."""
-    for framework, kinds in _ARRAYS.items():
-        module = sys.modules.get(framework)
-        if any(isinstance(value, getattr(module, kind, ())) for kind in kinds):
+    for framework, array in _ARRAYS:
+        if isinstance(value, getattr(sys.modules.get(framework), array, ())):
             return framework
     return ""
 

@@ -72,8 +72,9 @@ def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     """An array of NumPy, on the host, with the numbers of any array. May share memory."""
     if type(array) is np.ndarray:
         return array
-    framework = framework_of(array)
-    return samples_module(framework).to_numpy(array) if framework else np.asarray(array)
+    if framework_of(array) == "torch":  # which may require grad, or have a dtype of its own
+        return samples_module("torch").to_numpy(array)  # type: ignore[no-any-return]
+    return np.asarray(array)
 
 
 def read_pieces(names: Sequence[str], values: Sequence[Any]) -> tuple[list[Piece], Array]:

@@ -113,10 +113,8 @@ class Samples:
 
 def _doubled_values(values: Values) -> Values:
     """An array with the same numbers in float64 or complex128; integers and flags stay."""
-    kind = values.dtype.kind
-    if kind in "iub":
-        return values
-    return values.astype(np.complex128 if kind == "c" else np.float64)
+    is_exact = values.dtype.kind in "iub"
+    return values if is_exact else values.astype(np.result_type(values.dtype, np.float64))
 
 
 def _resized_values(values: Values, shape: tuple[int, ...], rng: np.random.Generator) -> Values:

@@ -13,11 +13,6 @@ def values_of(given: Any) -> Any:
     return np.array(given) if is_array else None
 
 
-def to_numpy(array: Any) -> np.ndarray[Any, Any]:
-    """The array itself."""
-    return np.asarray(array)
-
-
 def array_like(given: Any, values: np.ndarray[Any, Any], dtype: str = "") -> Any:
     """An array like `given` of other values; of another dtype where one is named."""
     made = values.astype(dtype or given.dtype)

@@ -20,11 +20,6 @@ def values_of(given: Any) -> Any:
     return np.array(given)
 
 
-def to_numpy(array: jax.Array) -> np.ndarray[Any, Any]:
-    """The same numbers in an array of NumPy. May share memory."""
-    return np.asarray(array)
-
-
 def array_like(given: Any, values: np.ndarray[Any, Any], dtype: str = "") -> jax.Array:
     """An array like `given` of other values; of another dtype where one is named."""
     with double_precision():  # the rounding is done here, once
