@@ -11,7 +11,7 @@ import abc
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,6 +51,7 @@ def chosen_names(found: list[str], names: Sequence[str] | None) -> list[str]:
 _COMPLEX = {"complex64": "float32", "complex128": "float64"}
 
 
+@cache  # as NumPy takes longer to write it than to add a few numbers
 def dtype_name(dtype: Any) -> str:
     """`float32`, whatever the framework: PyTorch writes `torch.float32`."""
     return str(dtype).rpartition(".")[2]

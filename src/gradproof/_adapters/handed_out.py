@@ -22,7 +22,7 @@ class HandedOut:
     _first: tuple[Array, Sequence[Any], Array] | None = None
     pair: tuple[Array, Array] | None = None  # its numbers: then, and after that other backward
 
-    def watch(
+    def watch_gradients(
         self, v: Array, returned: Sequence[Any], numbers: Array, read: Callable[[Any], Array]
     ) -> None:
         """Take what a backward of v returned, and its numbers, which `read` made; while no pair."""

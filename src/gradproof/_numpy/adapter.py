@@ -217,7 +217,7 @@ class HandMap(ArrayMap):
         found = self.pull(self.cotangents(v))
         gradient = self.domain_vector(found)
         if self._gradients.pair is None:
-            self._gradients.watch(v, found, gradient, self.domain_vector)
+            self._gradients.watch_gradients(v, found, gradient, self.domain_vector)
         return gradient
 
     def layouts(self) -> tuple[str, ...]:

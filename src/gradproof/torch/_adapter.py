@@ -189,13 +189,13 @@ class TorchMap(DifferentiableMap):
         if not arguments.writes:
             raise Unsupported("the function writes into no tensor of its own")
         tensors = [tensor.requires_grad_() for tensor in self.inputs.tensors_at(x)]
-        with arguments.keep_written():
+        with arguments.keep_written_copies():
             here = graph.graph_of_other_run(self.inputs.copy_inputs())
             here.value()
             there = graph.graph_of_other_run(tensors)
             value, first = there.value(), here.gradient(self.outputs.cotangents(v), v)
             last = there.gradient(self.outputs.cotangents(v), v)
-            here.returned_gradients.watch(x, (), last, self.inputs.vector)
+            here.returned_gradients.watch_gradients(x, (), last, self.inputs.vector)
             graph.later_effects = here.overwritten_gradients()
             return first, value, last
 
@@ -203,7 +203,7 @@ class TorchMap(DifferentiableMap):
         arguments = self.call.arguments
         if not arguments.writes:
             return ()
-        with arguments.keep_written():
+        with arguments.keep_written_copies():
             value, next_value = [
                 self.graph.graph_of_other_run(self.inputs.copy_inputs()).value() for _ in range(2)
             ]

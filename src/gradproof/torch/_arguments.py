@@ -146,7 +146,7 @@ class Arguments:
             self._renew_written_copies()
 
     @contextmanager
-    def keep_written(self) -> Iterator[None]:
+    def keep_written_copies(self) -> Iterator[None]:
         """Meanwhile private copies of tensors that are not exchanged keep what calls write."""
         self._keeps_written = True
         try:

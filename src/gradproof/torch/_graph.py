@@ -86,7 +86,7 @@ class Graph:
         found = self.grad(cotangents)
         vector, handed_out = self.inputs.vector(found), self.returned_gradients
         if handed_out.pair is None:
-            handed_out.watch(v, found, vector, self.inputs.vector)
+            handed_out.watch_gradients(v, found, vector, self.inputs.vector)
         return vector
 
     def rows_by_vmap(self, stacked: list[torch.Tensor]) -> Any:

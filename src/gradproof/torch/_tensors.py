@@ -17,15 +17,18 @@ from gradproof._data.formats import Grain
 from gradproof._data.space import Array, Slot
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)  # a subclass may do anything when it is copied
+SPARSE = (
+    torch.sparse_coo,
+    torch.sparse_csr,
+    torch.sparse_csc,
+    torch.sparse_bsr,
+    torch.sparse_bsc,
+)
 
 
 def private_vector(vector: Array) -> Array:
     """A copy in float64: tensors may share its memory, and a function may write into them."""
     return np.array(vector, dtype=np.float64, order="C")
-
-
-COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-SPARSE = (torch.sparse_coo, *COMPRESSED)
 
 
 def is_differentiable(value: Any) -> bool:
