@@ -308,7 +308,7 @@ class HandMap(ArrayMap):
             raise Unsupported("hessp= belongs to a function with one real value; give hess=")
         call, (cotangent,) = self._call, self.cotangents(v)
         count, names = len(call.inputs), [slot.name for slot in self.domain.slots]
-        factor = float(to_numpy(cotangent).ravel()[0])  # of a function with one value
+        factor = float(to_numpy(cotangent).sum())  # that of a function with one value
 
         def gradient(*values: Any, **options: Any) -> Any:
             there = replace(call, inputs=values[:count], kwargs=options)

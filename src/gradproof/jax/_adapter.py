@@ -305,8 +305,8 @@ class JaxMap(ArrayMap):
             return back(arrays[count:])
 
         gradient = checkpointed if transform.name == "checkpointed" else jax.jit(self.call.gradient)
-        arguments = (*self.here(), *self.cotangents(probe))
         with self.around(), unsupported(*UNTRACED, why=untraced_reason):
+            arguments = (*self.here(), *self.cotangents(probe))
             return self.domain_vector(transform_result(gradient, *arguments))
 
     # Maps made of this one.
