@@ -9,6 +9,8 @@ from gradproof._data.exceptions import first_line
 from gradproof._data.frames import is_our_mistake
 from gradproof._maps.contract import Unsupported
 
+_RAISE = "RAISE_VARARGS"  # the instruction; without an argument it hands on what it caught
+
 
 class unsupported:  # named as a function, of which contextlib would make one that takes nine calls
     """Whatever is raised inside makes a capability missing: Unsupported, with what `why` says.
@@ -41,8 +43,8 @@ def is_raised_by_user(error: BaseException, framework: frozenset[str]) -> bool:
     """Whether code outside a framework's packages, and not ours, raised an exception.
 
     Its words cannot tell: anyone may say "not implemented". The innermost frame can: it is the
-    user's where it stopped at a `raise` of something. Where it stopped at a call, what was called
-    and raised left no frame: compiled code, or frames that JAX has removed from the traceback.
+    user's where its line has a `raise` of something. Where that line calls, what was called and
+    raised left no frame: compiled code, or frames that JAX has removed from the traceback.
     """
     trace = error.__traceback__
     if trace is None:
@@ -52,5 +54,9 @@ def is_raised_by_user(error: BaseException, framework: frozenset[str]) -> bool:
     package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
     if package in framework or package == __name__.partition(".")[0]:
         return False
-    operation, argument = trace.tb_frame.f_code.co_code[trace.tb_lasti :][:2]
-    return dis.opname[operation] == "RAISE_VARARGS" and argument > 0  # 0 hands on what it caught
+    code = trace.tb_frame.f_code
+    raises = [one.offset for one in dis.get_instructions(code) if one.opname == _RAISE and one.arg]
+    return any(
+        line == trace.tb_lineno and any(start <= offset < end for offset in raises)
+        for start, end, line in code.co_lines()
+    )
