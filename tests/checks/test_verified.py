@@ -51,7 +51,8 @@ def test_a_tolerance_that_lets_a_gap_pass_is_stated(size: int) -> None:
     row = gradproof.check(fn, (normal(size),), checks=["backward"], rtol=0.05, seed=0)["backward"]
     assert row.verdict is gradproof.Verdict.PASSED
     assert row.resolution >= 0.02 / SLACK
-    assert f"verified to {row.resolution:.0e}" in row.summary
+    bound = f"to {row.resolution:.0e}" if row.resolution < 1 else "along random directions"
+    assert f"verified {bound}" in row.summary
 
 
 @pytest.mark.parametrize("size", [12, 100_000])

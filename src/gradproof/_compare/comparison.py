@@ -159,7 +159,8 @@ def comparison_of(
 
 def verified_text(comparison: Comparison, bound: float) -> str:
     """That a Jacobian was verified, and how finely."""
-    return f"{comparison.size} verified to {bound:.0e}"
+    finely = f"to {bound:.0e}" if bound < 1 else "along random directions, not entry by entry"
+    return f"{comparison.size} verified {finely}"
 
 
 def entry_finding(

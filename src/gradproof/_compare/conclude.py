@@ -30,7 +30,7 @@ from gradproof._compare.screen import (
     screen_along,
 )
 from gradproof._compare.tolerances import SMALL, bound_of_entry, root_mean_square
-from gradproof._data.formats import SINGLE
+from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._maps.contract import Unsupported
@@ -99,7 +99,7 @@ def result_at_point(
     bound = bound_of_entry(decisions.bound, comparison.inputs)
     # Sums over outputs, in 16 bits, never show a single entry of one.
     is_blunt = not bound < 1 or (screen.claimed is None and comparison.unit > SINGLE)
-    if is_blunt and not quick:
+    if is_blunt and comparison.unit >= DOUBLE and not quick:
         return _result_of_blunt_rows(comparison, screen)
     notes = []
     if ill_scaled:
@@ -111,7 +111,7 @@ def result_at_point(
 
 
 def _result_of_blunt_rows(comparison: Comparison, screen: Screen) -> PointResult:
-    """Where rows are right, with bars so wide that an entry may be off by all of itself."""
+    """In few bits, where rows are right and an entry may yet be off by all of itself."""
     if comparison.can_measure_every_entry:
         return entries_result(comparison, screen)
     return inconclusive_point(
@@ -307,7 +307,7 @@ def _neighbour_results(comparison: Comparison) -> tuple[PointResult | None, list
             result = result_at_point(near)
         if result.verdict is Verdict.FAILED:
             return result, right
-        if result.verdict is Verdict.PASSED and not result.bound >= 1:
+        if result.verdict is Verdict.PASSED and (near.unit < DOUBLE or not result.bound >= 1):
             right.append(result)
         if (tried := tried + 1) == _NEIGHBOURS:
             break

@@ -249,8 +249,7 @@ def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
         decisions = Decisions(np.zeros_like(unknown), unknown, 0.0, np.zeros(unknown.size))
         return Screen(u, slopes, None, decisions)
     weights = _weights_of_outputs(comparison, slopes, usable)
-    sums = [_sums_of_terms(claim.pull(v), u) for v in weights]
-    claimed, spread = np.array(sums).T
+    claimed, spread = np.array([_sums_of_terms(claim.pull(v), u) for v in weights]).T
     measured = measured_slopes(table.project(weights))
     if len(table.steps) == 2:  # which tell the slope of every output; a sum is off by all bars
         measured = replace(measured, bar=np.fmin(measured.bar, np.abs(weights) @ slopes.bar))
