@@ -20,13 +20,14 @@ from gradproof._numdiff.probes import (
     random_tangent,
     round_to_formats,
 )
-from gradproof._numdiff.slopes import ROUGH_ULPS, Slopes, slopes_along
+from gradproof._numdiff.slopes import Slopes, slopes_along
 from gradproof._numdiff.steps import StepTables, coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
 
 _COARSE = 2.0**-40  # unit round-off of the runs that show the rounding of a derivative
 _RUNS = 4
 _HONEST = 16.0  # of the largest of so few runs: another one may have a heavy tail
+_PART_OF_NOISE = 2.0**-14  # of the rounding of F in single precision: a part of F may be small
 _ROUNDINGS = 64.0  # of the largest of so few factors
 
 
@@ -67,14 +68,14 @@ class Measurements:
     def arithmetic_unit(self) -> float:
         """Unit round-off of claims: of the dtypes, of what values of F show, or `claimed_unit`.
 
-        In double precision a noise far above the rounding of F shows a part in single precision.
+        In double precision noise like that of single precision shows a part of F in that.
         """
         unit = max(self.unit, self.function.coarsest_unit, self.claimed_unit)
-        ulps = 2 * unit * np.abs(self.function.centre)
-        if unit >= DOUBLE or not ulps.size:
+        size, single = np.abs(self.function.centre), FORMATS["float32"].unit
+        if unit >= DOUBLE or not size.size:
             return unit
-        is_rough = self.slopes.noise > ROUGH_ULPS * np.maximum(ulps, np.mean(ulps))
-        return FORMATS["float32"].unit if is_rough.any() else unit
+        is_noisy = self.slopes.noise > _PART_OF_NOISE * single * np.maximum(size, np.mean(size))
+        return single if is_noisy.any() else unit
 
     @property
     def is_double(self) -> bool:

@@ -252,8 +252,7 @@ def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
 
 def products_of(map_: DifferentiableMap, mode: Mode, probes: list[Values]) -> Values:
     """J^T v, or J u, of every probe, (V, N)."""
-    found: Values = map_.products(np.asarray(probes), forward=mode == "forward")
-    return found
+    return np.asarray(map_.products(np.asarray(probes), forward=mode == "forward"))
 
 
 def _honest_products(
