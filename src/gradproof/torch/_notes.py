@@ -27,10 +27,9 @@ def notes(graph: Graph, idle: Sequence[str], unsearched: Sequence[torch.Tensor])
             "wrt= to have it checked"
         )
     if unsearched:
-        shapes = ", ".join([str(list(tensor.shape)) for tensor in unsearched[:_NAMED]])
-        more = f" and {len(unsearched) - _NAMED} more" if len(unsearched) > _NAMED else ""
+        shapes = ", ".join(dict.fromkeys([str(list(tensor.shape)) for tensor in unsearched]))
         found.append(
-            f"not checked: tensors of shape {shapes}{more} that require grad, which the function "
+            f"not checked: tensors of shape {shapes} that require grad, which the function "
             "reads from where they are not looked for; pass them as arguments"
         )
     if left_out := graph.outputs.left_out:
