@@ -39,27 +39,19 @@ def in_16_bits_only(
     return ruled(kernel, gradient)
 
 
-def gathered_slopes(g: Tensor, x: Tensor, rows: Tensor) -> Tensor:
-    return torch.zeros_like(x).index_add(0, rows, 1.5 * g)
+def mixed(x: Tensor) -> Tensor:
+    """Six inputs in twenty outputs."""
+    return (x.float().sin() @ MIX).to(x.dtype)
 
 
-def gathered_slopes_written_once(g: Tensor, x: Tensor, rows: Tensor) -> Tensor:
-    return torch.zeros_like(x).index_put((rows,), 1.5 * g)
+MIX = torch.linspace(-1, 2, 120).cos().reshape(6, 20)
 
 
-MIX = torch.linspace(-1, 2, 120).cos().reshape(6, 20)  # of six inputs in twenty outputs
-
-
-def mixed_slopes(entry: float = 1.0) -> Callable[[Tensor, Tensor], Tensor]:
-    """Gradients of `x.sin() @ MIX`, with a factor on one of the 120 entries."""
-
-    def gradient(g: Tensor, x: Tensor) -> Tensor:
-        mix = MIX.clone()
-        mix[2, 3] *= entry
-        # Detached, as what a kernel returns.
-        return ((g.detach().float() @ mix.T) * x.detach().float().cos()).to(x.dtype)
-
-    return gradient
+def mixed_slopes(factor: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """Gradients of `mixed`, with a factor on one of the 120 entries; detached, as of a kernel."""
+    mix = MIX.clone()
+    mix[2, 3] *= factor
+    return lambda g, x: ((g.detach().float() @ mix.T) * x.detach().float().cos()).to(x.dtype)
 
 
 def cross_entropy(x: Tensor) -> Tensor:
@@ -318,16 +310,22 @@ EXHIBITS = (
         # Its double backward is right, and agreed with the backward up to rounding in 16 bits.
         name="gather_in_16_bits_that_writes_repeated_rows_once",
         make_inputs=lambda: (leaf(1.0, 1.25, 1.5, 1.75, dtype=HALF), torch.tensor([0, 3, 3, 2])),
-        wrong=in_16_bits_only(lambda x, rows: 1.5 * x[rows], gathered_slopes_written_once),
-        right=in_16_bits_only(lambda x, rows: 1.5 * x[rows], gathered_slopes),
+        wrong=in_16_bits_only(
+            lambda x, rows: 1.5 * x[rows],
+            lambda g, x, rows: torch.zeros_like(x).index_put((rows,), 1.5 * g),
+        ),
+        right=in_16_bits_only(
+            lambda x, rows: 1.5 * x[rows],
+            lambda g, x, rows: torch.zeros_like(x).index_add(0, rows, 1.5 * g),
+        ),
         place=(0, (3,), 0, None),
         verdict_of_right=UNDECIDED,
     ),
     Exhibit(
         name="one_entry_of_120_dropped_in_16_bits_without_a_double_backward",
         make_inputs=low(6, dtype=HALF),
-        wrong=in_16_bits_only(lambda x: (x.float().sin() @ MIX).to(x.dtype), mixed_slopes(0.0)),
-        right=in_16_bits_only(lambda x: (x.float().sin() @ MIX).to(x.dtype), mixed_slopes()),
+        wrong=in_16_bits_only(mixed, mixed_slopes(0.0)),
+        right=in_16_bits_only(mixed, mixed_slopes(1.0)),
         place=(0, (2,), 0, (3,)),
         verdict_of_right=UNDECIDED,
     ),
