@@ -75,15 +75,15 @@ def build(
             )
     # A tensor that the function holds, and cuts off, was not asked about: a code book, a target.
     idle = set(unread).intersection(arguments.optional) if wrt is None and are_all else set()
+    built.unsearched = _tensors_from_elsewhere(built, leaves) if wrt is None else ()
     if not idle or len(idle) == len(built.inputs.leaves):
-        if wrt is None:
-            built.unsearched = _tensors_from_elsewhere(built, leaves)
         return built
     built.close()
     slots = built.domain.slots
     reached = [slot.name for place, slot in enumerate(slots) if place not in idle]
     found = build(fn, inputs, kwargs, wrt=reached, names=names, masked=masked)
     found.idle = [slots[place].name for place in sorted(idle)]
+    found.unsearched = built.unsearched
     return found
 
 
