@@ -74,7 +74,7 @@ def to_numpy(array: Any) -> np.ndarray[Any, Any]:
     if type(array) is np.ndarray:
         return array
     if framework_of(array) == "torch":  # which may require grad, or have a dtype of its own
-        return samples_module("torch").to_numpy(array)  # type: ignore[no-any-return]
+        return samples_module("torch").to_numpy(array)  # type: ignore[no-any-return]  # a module
     return np.asarray(array)
 
 
