@@ -255,3 +255,15 @@ def test_numbers_that_change_places_within_the_steps_are_not_accused(seed: int) 
     hand = gradproof.by_hand(lambda x: np.sort(x, axis=-1), vjp=vjp)
     report = gradproof.check(hand, (point,), seed=seed, checks=["backward"])
     assert report, report["backward"].summary
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [torch.median, lambda x: torch.kthvalue(x, 33).values, lambda x: torch.quantile(x, 0.3)],
+    ids=["median", "kthvalue", "quantile"],
+)
+def test_an_order_statistic_of_many_equal_numbers(fn: Any) -> None:
+    """It moves with none of them alone, and its gradient is at any of them, or spread over all."""
+    x = torch.full((100,), 1.5, dtype=torch.float64, requires_grad=True)
+    assert backward(fn, x, seed=2).verdict is not FAILED
+    assert backward(spoilt(fn, lambda slope: 1.5 * slope), x, seed=2).verdict is FAILED

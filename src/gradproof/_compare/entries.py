@@ -322,6 +322,7 @@ def surviving_slopes(
     rounding = np.zeros(claimed.size)
     if not (slopes.gap(claimed) > slopes.bar).any():
         return slopes, rounding
+    smooth = slopes.width == 0
     slopes, _ = slopes_with_neighbours(comparison, slopes, claimed, w)
     if not (slopes.width > 0).any():
         rounding, jitter = rounding_of_runs(comparison, claimed, w)
@@ -334,7 +335,7 @@ def surviving_slopes(
             ]
             slopes = functools.reduce(Slopes.merge, noisy)
     if len(moved) == 1:
-        slopes = slopes_of_ties(comparison, slopes, claimed, int(moved[0]))
+        slopes = slopes_of_ties(comparison, slopes, claimed, int(moved[0]), smooth)
     agrees = np.zeros(claimed.size, bool)
     for table, factor in (*tables, (function.table(w, _SCALES), 1.0)):
         agrees |= some_scale_agrees(table, slopes.rescale(1 / factor), claimed / factor)

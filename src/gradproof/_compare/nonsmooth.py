@@ -82,15 +82,17 @@ def _claims_outside(slopes: Slopes, claimed: Values) -> Mask:
     return np.asarray(beyond)
 
 
-def slopes_of_ties(comparison: Comparison, slopes: Slopes, claimed: Values, column: int) -> Slopes:
+def slopes_of_ties(
+    comparison: Comparison, slopes: Slopes, claimed: Values, column: int, smooth: Mask
+) -> Slopes:
     """Slopes of one column, with a bar as wide as the gap where a tie explains the claim.
 
     Of many equal inputs any may take the place of any other: a sort of sixty equal numbers has a
     gradient of 1 with respect to one of them, whichever. Sampling hardly ever meets the one that is
     claimed. So a claim is left open if it is the slope of some output with respect to this input,
     and that of its own output varies nearby. A median of sixty equal numbers moves with none of
-    them, and with all of them together: what that shows bounds the claim of an output that has no
-    kink along this input.
+    them, and with all of them together: what that shows bounds the claim of an output that is
+    `smooth`, (m,), which has no kink along this input.
     """
     values = comparison.map.point
     tied = np.abs(values) == abs(values[column])
@@ -99,10 +101,10 @@ def slopes_of_ties(comparison: Comparison, slopes: Slopes, claimed: Values, colu
     bar = np.where(np.isfinite(slopes.bar), slopes.bar, 0.0)
     low, high = np.min(slopes.low - bar), np.max(slopes.high + bar)
     explained = (claimed >= low) & (claimed <= high)
-    smooth = slopes.width == 0
     if not explained.all() and smooth.any():
-        scale = comparison.scales[column] * np.sign(values[column] or 1.0)
-        w = np.where(tied, scale * np.where(values < 0, -1.0, 1.0), 0.0)
+        signs = np.where(values < 0, -1.0, 1.0)
+        length = comparison.scales[column] * np.sign(comparison.u[column])
+        w = np.where(tied, length * signs * signs[column], 0.0)
         joint = measured_slopes(comparison.function.table(w, comparison.steps.usual))
         lowest = np.minimum(np.minimum(joint.low, 0.0), low) - joint.bar
         highest = np.maximum(np.maximum(joint.high, 0.0), high) + joint.bar
