@@ -186,7 +186,8 @@ def _measured_result(measurements: Measurements, there: Measurements) -> CheckRe
     except UsersError as error:
         return inconclusive_check(_NAME, f"at a second point the backward raised {error}")
     if result.verdict is Verdict.PASSED:
-        text = f"{_UNCHANGED}, and has its own derivative, to {result.bound:.0e}"
+        finely = f", to {result.bound:.0e}" if result.bound > 0 else ""
+        text = f"{_UNCHANGED}, and has its own derivative{finely}"
         return passed_check(_NAME, text, resolution=result.bound)
     # No entry is wrong by itself: F has kinks within the steps, or is not resolved.
     is_of_rows_only = {finding.kind for finding in result.findings} == {"row"}

@@ -22,12 +22,10 @@ from gradproof._compare.tolerances import (
 from gradproof._data.formats import DOUBLE
 from gradproof._data.space import Mask, Values
 from gradproof._numdiff.probes import Kind, random_cotangent, random_entries
-from gradproof._numdiff.slopes import BLOCK, ROUGH_ULPS, Slopes, measured_slopes, slopes_along
-from gradproof._numdiff.steps import StepTable
+from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes, slopes_along
 from gradproof._numdiff.values import DifferenceTable
 
 _FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
-_LONG_STEPS = StepTable(4.0, 0.25, 3)  # where a function that stands still may move
 _ILL_SCALED_ROUNDS = 3
 _MANY = 1 << 16  # inputs or outputs: of ill-scaled ones no finer table is made
 CANCELS = 2.0**20  # of its slope along a tangent, that the terms of a row may be
@@ -173,17 +171,6 @@ def is_hopeless(comparison: Comparison, slopes: Slopes, decisions: Decisions) ->
         return True
     unknown = np.isfinite(comparison.function.centre) & ~known
     return not comparison.function.repeats and bool(unknown[which].all())
-
-
-def moves_further_away(comparison: Comparison) -> bool:
-    """Whether F, which stands still near the point, has stairs within long steps.
-
-    What moves by no more than a few units in the last place is no stair.
-    """
-    far = comparison.function.table(comparison.u, _LONG_STEPS)
-    moved = np.nan_to_num(far.moves)
-    ulps = ROUGH_ULPS * 2 * comparison.function.unit * np.abs(far.centre)
-    return bool(moved.any()) and not bool(((moved > 0) & (moved <= ulps)).any())
 
 
 def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen | None, int]:

@@ -71,7 +71,6 @@ class PointResult:
             or column; NaN where nothing was measured.
         kinks: entries at which F is not differentiable.
         notes: remarks that do not change the verdict.
-        flat: whether nothing was tested since F does not vary and nothing is claimed.
         block: measured entries, for places and causes; None where there are none.
         statistics: of a derivative in few bits.
         reference: what the claims were held against, if it is not F itself.
@@ -83,7 +82,6 @@ class PointResult:
     bound: float = math.nan
     kinks: tuple[Kink, ...] = ()
     notes: tuple[str, ...] = ()
-    flat: bool = False
     block: MeasuredBlock | None = None
     statistics: tuple[Statistic, ...] = ()
     reference: str = ""

@@ -451,7 +451,6 @@ def _combined_result(answers: list[_Answer], refused: list[str], unused: list[st
         statistics=statistics,
         reference=names,
         notes=(*answer.formula.notes, *claims.notes),
-        flat=False,
     )
     text = doubt or f"{answer.formula.summary}, against {answer.reference.name}; {claims.summary}"
     return replace(found, summary=text)

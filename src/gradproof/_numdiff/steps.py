@@ -18,7 +18,6 @@ from gradproof._data.space import Slot, Space, Values
 NEARBY = 2.0**-20  # of a scale: so near that only a kink makes slopes differ
 SHORT_STEP = NEARBY / 64  # of a plain difference at such a point
 NEIGHBOUR = 2.0**-6  # of a scale: ties and kinks at the point are left behind
-FAR = (0.5, 1.0, 2.0, 4.0, 16.0)  # of a scale: where a function that is flat here may vary
 
 
 @dataclass(frozen=True)
