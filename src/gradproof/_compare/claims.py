@@ -35,7 +35,6 @@ class Claim:
         v: the cotangent at which the backward is differentiated, (m,).
         gradient: J^T v as claimed by the backward, (n,); by forward mode, of the backward where
             there is one, for sizes only, else None.
-        rounding: by how much two ways to ask for J u differ, in parts of its size.
 
     Args:
         gradient: J^T v where it has been asked for already.
@@ -50,7 +49,7 @@ class Claim:
         unit: float = 2.0**-53,
     ) -> None:
         self.map, self.mode, self.v, self.unit = map_, mode, v, unit
-        self.rounding, self._size = 0.0, 0.0
+        self._size = 0.0
         # In 16 bits and fewer a wrong double backward may agree with the backward up to rounding.
         self._transposable = unit < SINGLE
         self.gradient = gradient
@@ -107,15 +106,11 @@ class Claim:
         if not agrees and (math.isfinite(total) or math.isfinite(own)):
             self._transposable = False
             return None
-        self.rounding = max(self.rounding, off / size if 0 < size < math.inf else 0.0)
         return np.asarray(found)
 
     def rounding_of(self, *sizes: Values | float) -> Values:
         """S of a claim whose terms have these sizes."""
-        usual = rounding_of_claim(self.unit, *sizes)
-        if not self.rounding:
-            return usual
-        return np.maximum(usual, rounding_of_claim(16 * self.rounding * 2.0**-10, *sizes))
+        return rounding_of_claim(self.unit, *sizes)
 
     def rows(self) -> Values:
         """The Jacobian from one cotangent per output, (m, n)."""

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradproof._compare.comparison import Comparison, sorted_findings, verified_text
+from gradproof._compare.comparison import Comparison, verified_text
 from gradproof._compare.entries import decided_entries, surviving_slopes
 from gradproof._compare.screen import Screen
 from gradproof._compare.tolerances import bound_of_entry, decide, root_mean_square
 from gradproof._data.records import Verdict
 from gradproof._data.results import (
-    MeasuredBlock,
     PointResult,
     count_of,
     inconclusive_point,
@@ -46,14 +45,7 @@ def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
             screen = replace(screen, decisions=replace(decisions, wrong=plain))
     if (row := _wrong_output(comparison, screen)) is None:
         return inconclusive_point(_NO_WRONG_ENTRY)
-    found = _result_of_row(comparison, screen, row)
-    if screen.claimed is None or not isinstance(found.block, MeasuredBlock):  # none was located
-        return found
-    findings = list(found.findings)
-    others = np.setdiff1d(np.flatnonzero(screen.decisions.wrong), found.block.rows)
-    for other in others.tolist() if len(others) <= _FURTHER_ROWS else []:
-        findings += _result_of_row(comparison, screen, other).findings
-    return replace(found, findings=sorted_findings(findings))
+    return _result_of_row(comparison, screen, row)
 
 
 def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointResult:
