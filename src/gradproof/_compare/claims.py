@@ -49,7 +49,6 @@ class Claim:
         unit: float = 2.0**-53,
     ) -> None:
         self.map, self.mode, self.v, self.unit = map_, mode, v, unit
-        self._size = 0.0
         # In 16 bits and fewer a wrong double backward may agree with the backward up to rounding.
         self._transposable = unit < SINGLE
         self.gradient = gradient
@@ -58,9 +57,7 @@ class Claim:
 
     def claim_of(self, map_: DifferentiableMap, unit: float) -> Claim:
         """What the same mode claims of the same function in arithmetic of round-off `unit`."""
-        found = Claim(map_, self.mode, self.v, unit=max(unit, self.unit))
-        found._size = self._size
-        return found
+        return Claim(map_, self.mode, self.v, unit=max(unit, self.unit))
 
     def pull(self, v: Values) -> Values:
         """J^T v, (n,)."""
@@ -100,7 +97,6 @@ class Claim:
         total, own = float(self.v @ found), float(self.gradient[moved] @ u[moved])
         size = float(np.abs(self.v) @ np.abs(found))
         size += float(np.abs(self.gradient[moved]) @ np.abs(u[moved]))
-        self._size = size = max(self._size, size)  # a part of u may cancel
         off = abs(total - own)
         agrees = off <= max(self.unit, 2.0**-53) * MODES_AGREE * size < math.inf
         if not agrees and (math.isfinite(total) or math.isfinite(own)):

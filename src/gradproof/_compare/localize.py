@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -37,12 +36,6 @@ def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
 
     Where a few rows are left that are wrong in other columns, theirs are found as well.
     """
-    if screen.claimed is not None:
-        # Among so many rows the gap of a right one may be a little larger than its bar.
-        decisions, gaps = screen.decisions, screen.slopes.gap(screen.claimed)
-        plain = decisions.wrong & ~(gaps <= _NARROWLY * decisions.allowed)
-        if plain.any():
-            screen = replace(screen, decisions=replace(decisions, wrong=plain))
     if (row := _wrong_output(comparison, screen)) is None:
         return inconclusive_point(_NO_WRONG_ENTRY)
     return _result_of_row(comparison, screen, row)
