@@ -179,9 +179,9 @@ def _screen_with_subdifferentials(comparison: Comparison, screen: Screen) -> Scr
     decisions, slopes = screen.decisions, screen.slopes
     if screen.claimed is None or not (decisions.wrong.any() and (slopes.width > 0).any()):
         return screen
-    wide, pieces = slopes_with_neighbours(comparison, slopes, screen.claimed, screen.u)
+    wide = slopes_with_neighbours(comparison, slopes, screen.claimed, screen.u)
     explained = decisions.wrong & (wide.width > 0)
-    explained &= wide.gap(screen.claimed) <= slopes.bar + unseen_width(wide, pieces)
+    explained &= wide.gap(screen.claimed) <= slopes.bar + unseen_width(slopes, wide)
     changed = replace(
         decisions, wrong=decisions.wrong & ~explained, open=decisions.open | explained
     )

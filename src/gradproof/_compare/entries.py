@@ -323,7 +323,7 @@ def surviving_slopes(
     if not (slopes.gap(claimed) > slopes.bar).any():
         return slopes, rounding
     smooth = slopes.width == 0
-    slopes, _ = slopes_with_neighbours(comparison, slopes, claimed, w)
+    slopes = slopes_with_neighbours(comparison, slopes, claimed, w)
     if not (slopes.width > 0).any():
         rounding, jitter = rounding_of_runs(comparison, claimed, w)
         jitter = np.where(slopes.gap(claimed) > slopes.bar, jitter, 0.0)  # the others stay as sharp

@@ -22,14 +22,13 @@ from gradproof._numdiff.steps import SHORT_STEP
 
 _POINTS = 64  # nearby points at which slopes are sampled, at most
 _NEARER = 2.0**-6  # of the way to such a point
-_SEEN = 16  # slopes that others are compared with, to count pieces of F
 _LEAST_TIE = 3  # equal inputs whose derivatives are exchangeable, and hard to sample one by one
 _LISTED_KINKS = 64
 
 
 def slopes_with_neighbours(
     comparison: Comparison, slopes: Slopes, claimed: Values, w: Values
-) -> tuple[Slopes, Values]:
+) -> Slopes:
     """Slopes along w, widened to those at nearby points where F has a kink.
 
     Of a sort of three equal numbers the middle one moves with none of them alone, and its gradient
@@ -41,17 +40,11 @@ def slopes_with_neighbours(
         slopes: along w at the point, (m,).
         claimed: J w, (m,).
         w: a direction, (n,).
-
-    Returns:
-        The slopes, and the number of different slopes seen of each output whose claim was outside,
-        (m,).
     """
     low, high = slopes.low.copy(), slopes.high.copy()
     noise = 8 * slopes.noise / SHORT_STEP
-    pieces = np.where(slopes.width > 0, 2, 1)
-    seen = [slopes.low, slopes.high]
     if comparison.is_smooth_nearby:
-        return slopes, pieces
+        return slopes
     for number in range(_POINTS):
         if not _claims_outside(replace(slopes, low=low, high=high), claimed).any():
             break
@@ -69,11 +62,7 @@ def slopes_with_neighbours(
             slope, beyond = np.where(same, slope, np.nan), beyond & same
         low = np.where(beyond, np.minimum(low, slope - noise), low)
         high = np.where(beyond, np.maximum(high, slope + noise), high)
-        is_new = np.all([np.abs(slope - other) > margin for other in seen], axis=0)
-        pieces = pieces + is_new
-        if is_new.any() and len(seen) < _SEEN:
-            seen.append(slope)
-    return replace(slopes, low=low, high=high), pieces
+    return replace(slopes, low=low, high=high)
 
 
 def _claims_outside(slopes: Slopes, claimed: Values) -> Mask:
@@ -135,8 +124,8 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
             off &= ~some_scale_agrees(table, slopes, along)
         if not off.any():
             continue
-        wide, pieces = slopes_with_neighbours(comparison, slopes, along, w)
-        unseen = unseen_width(wide, pieces)
+        wide = slopes_with_neighbours(comparison, slopes, along, w)
+        unseen = unseen_width(slopes, wide)
         noise = 8 * slopes.noise / SHORT_STEP
         off &= wide.gap(along) > slopes.bar + slack + unseen + noise
         if off.any():
@@ -178,13 +167,13 @@ def _interval_text(low: float, high: float) -> str:
     return f"from {ends[0]:.6g} to {ends[1]:.6g}"
 
 
-def unseen_width(slopes: Slopes, pieces: Values) -> Values:
+def unseen_width(slopes: Slopes, wide: Slopes) -> Values:
     """How far slopes at points that were not sampled may lie beyond the ends of an interval, (m,).
 
-    Of two pieces a sample shows both. Of more it does not reach the ends: they may be off by the
-    width of the interval times half the binary logarithm of the number of pieces seen.
+    Of two pieces of F the slopes at the point show both. Where nearby points have shown others, a
+    sample of them does not reach the ends: these may be off by the width of the interval.
     """
-    return np.where(pieces > 2, slopes.width * np.log2(pieces) / 2, 0.0)
+    return np.where(wide.width > slopes.width, wide.width, 0.0)
 
 
 def _joint_directions(comparison: Comparison) -> list[Values]:
