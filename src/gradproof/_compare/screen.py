@@ -116,24 +116,6 @@ def first_screen(comparison: Comparison, slopes: Slopes | None = None) -> Screen
 def decisions_of_rows(comparison: Comparison, slopes: Slopes, claimed: Values) -> Decisions:
     """The law along one direction: nothing is tolerated, and an interval counts as a bar."""
     typical = root_mean_square(slopes.middle)
-    if claimed.size <= BLOCK:
-        return _decisions_of_block(comparison, slopes, claimed, typical)
-    blocks = [slice(start, start + BLOCK) for start in range(0, claimed.size, BLOCK)]
-    parts = [
-        _decisions_of_block(comparison, slopes.part(block), claimed[block], typical)
-        for block in blocks
-    ]
-    return Decisions(
-        np.concatenate([part.wrong for part in parts]),
-        np.concatenate([part.open for part in parts]),
-        max(part.bound for part in parts),
-        np.concatenate([part.allowed for part in parts]),
-    )
-
-
-def _decisions_of_block(
-    comparison: Comparison, slopes: Slopes, claimed: Values, typical: float
-) -> Decisions:
     resolution = comparison.resolution
     # The terms of a row may cancel along u: the claim is rounded by terms of the usual size, but
     # not by those of rows that are larger by orders of magnitude. An output that does not move may
