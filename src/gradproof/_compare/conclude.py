@@ -254,13 +254,14 @@ def _comparison_at(comparison: Comparison, number: int, radius: float) -> Compar
         return None
 
 
-def _neighbour_results(comparison: Comparison) -> tuple[PointResult | None, list[PointResult]]:
-    """A failure at points beside this one, where ties and kinks are left behind; and the passes.
+def _neighbour_results(comparison: Comparison) -> list[PointResult]:
+    """What is found at points beside this one, where ties and kinks are left behind.
 
-    Points at which F has no value, beyond the border of its domain, are passed over.
+    The first failure is the last of them. Points at which F has no value, beyond the border of its
+    domain, are passed over, and so is what is open, or in few bits not tested.
     """
     missing, tried = int((~np.isfinite(comparison.function.centre)).sum()), 0
-    right: list[PointResult] = []
+    found: list[PointResult] = []
     for number in range(_NEIGHBOURS_TRIED):
         near = _comparison_at(comparison, 32 + number, NEIGHBOUR)
         if near is None or int((~np.isfinite(near.function.centre)).sum()) > missing:
@@ -268,13 +269,12 @@ def _neighbour_results(comparison: Comparison) -> tuple[PointResult | None, list
         result = result_at_point(near, quick=True)
         if result.verdict is Verdict.FAILED:
             result = result_at_point(near)
-        if result.verdict is Verdict.FAILED:
-            return result, right
-        if result.verdict is Verdict.PASSED and (near.unit < DOUBLE or not result.bound >= 1):
-            right.append(result)
-        if (tried := tried + 1) == _NEIGHBOURS:
+        is_tested = near.unit < DOUBLE or not result.bound >= 1
+        if result.verdict is Verdict.FAILED or (result.verdict is Verdict.PASSED and is_tested):
+            found.append(result)
+        if result.verdict is Verdict.FAILED or (tried := tried + 1) == _NEIGHBOURS:
             break
-    return None, right
+    return found
 
 
 def _result_with_neighbours(comparison: Comparison, found: PointResult, where: str) -> PointResult:
@@ -283,11 +283,16 @@ def _result_with_neighbours(comparison: Comparison, found: PointResult, where: s
     Claims between the slopes at a kink may be a convention while the formula beside it is wrong.
     `where` says in how many entries or outputs F is not differentiable.
     """
-    wrong, right = _neighbour_results(comparison)
-    if wrong is not None:
-        return _wrong_beside(found, wrong)
-    if len(right) == _NEIGHBOURS:
-        bound = float(np.nanmax([result.bound for result in (found, *right)]))
+    beside = _neighbour_results(comparison)
+    if beside and (wrong := beside[-1]).verdict is Verdict.FAILED:
+        findings = tuple(
+            replace(each, kind="neighbour", message=f"at a smooth neighbour: {each.message}")
+            for each in wrong.findings
+        )
+        text = f"wrong at a smooth neighbour of the point: {wrong.summary}"
+        return replace(wrong, summary=text, findings=findings, kinks=found.kinks)
+    if len(beside) == _NEIGHBOURS:
+        bound = float(np.nanmax([result.bound for result in (found, *beside)]))
         if found.verdict is Verdict.INCONCLUSIVE and not found.kinks:
             found = passed_point(f"{verified_text(comparison, bound)} nearby")
         note = f"not differentiable {where}; {_BETWEEN}; right at smooth neighbours"
@@ -297,17 +302,6 @@ def _result_with_neighbours(comparison: Comparison, found: PointResult, where: s
         text = f"a claim where there is no slope is a convention, and {note}"
         return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)
     return found.with_notes(note)
-
-
-def _wrong_beside(found: PointResult, there: PointResult) -> PointResult:
-    findings = tuple(
-        replace(finding, kind="neighbour", message=f"at a smooth neighbour: {finding.message}")
-        for finding in there.findings
-    )
-    text = f"wrong at a smooth neighbour of the point: {there.summary}"
-    return replace(
-        found, verdict=Verdict.FAILED, summary=text, findings=findings, block=there.block
-    )
 
 
 def _result_beside(comparison: Comparison, screen: Screen) -> PointResult:

@@ -24,29 +24,20 @@ _BLOCK_COLUMNS = 24  # columns that are measured for places and causes of more t
 _LONGEST_LINE = 64  # columns of a line along the last axis of an input, measured in their place
 _BLOCK_ROWS = 64
 _BLOCK_ENTRIES = 1 << 20  # of which the rows are chosen that are wrong
-_NARROWLY = 2.0  # times what is allowed, where other rows are off by more
-_FURTHER_ROWS = 3  # wrong in other columns, which are located too
 _NO_WRONG_ENTRY = "a projection differs, but by no entry that is wrong beyond rounding"
 
 SlopeOfPart = Callable[[Values], float]
 
 
 def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
-    """Find a wrong row by halving the outputs, in it a wrong column by halving the tangent.
+    """What the law says of a wrong column in a wrong row, or of a few columns around it.
 
-    Where a few rows are left that are wrong in other columns, theirs are found as well.
+    The row is found by halving the outputs, the column by halving the tangent. Columns around it
+    show places and causes of a mistake in several: one after which the row is off still, or that
+    leaves many other rows wrong.
     """
     if (row := _wrong_output(comparison, screen)) is None:
         return inconclusive_point(_NO_WRONG_ENTRY)
-    return _result_of_row(comparison, screen, row)
-
-
-def _result_of_row(comparison: Comparison, screen: Screen, row: int) -> PointResult:
-    """What the law says of the column that is wrong in this row, or of a few columns around it.
-
-    Columns around it show places and causes of a mistake in several: one after which the row is off
-    still, or that leaves many other rows wrong.
-    """
     claimed_product = comparison.claim.row_products(row)
     column, gap, rest = _wrong_input(comparison, screen, row, claimed_product)
     several = abs(rest) > 1e-2 * abs(gap)

@@ -138,9 +138,7 @@ def is_hopeless(comparison: Comparison, slopes: Slopes, decisions: Decisions) ->
     The noise is as large as a slope that matters over the longest step, or is most of what F moves
     by: of a loss in which all terms cancel nothing but rounding is left.
     """
-    if len(decisions.open) != len(slopes.bar) or decisions.wrong.any():
-        return False
-    if not decisions.open.any():
+    if len(decisions.open) != len(slopes.bar) or decisions.wrong.any() or not decisions.open.any():
         return False
     part, noise = comparison.resolution.of_entry, slopes.noise
     scale = np.maximum(slopes.size, comparison.resolution.small * root_mean_square(slopes.middle))
