@@ -30,7 +30,7 @@ def _spacing(values: Any, unit: float, tiny: float, xp: Any) -> Any:
     return power.clip(tiny, None)  # `xp.clip` takes twice as long in NumPy
 
 
-@np.errstate(all="ignore")  # what is not finite has no rest, and the largest no neighbour
+@np.errstate(all="ignore")  # what is not finite has no neighbour
 def round_at_random(values: Any, draws: Any, unit: float, tiny: float, xp: Any = np) -> Any:
     """The values, each at one of its neighbours among the coarse numbers.
 
@@ -44,18 +44,26 @@ def round_at_random(values: Any, draws: Any, unit: float, tiny: float, xp: Any =
             coarse number would hold, as what 1 - 1e-13 was rounded from is not seen on a grid.
         xp: module of the arrays: `numpy` or `torch`.
     """
-    spacing = _spacing(values, unit, tiny, xp)
     if not tiny:
-        moved = values + (2 * draws - 1) * spacing
+        moved = values + (2 * draws - 1) * _spacing(values, unit, tiny, xp)
         return xp.where(xp.isfinite(moved) & (values != 0), moved, values)
-    parts = values / spacing
-    found = xp.floor(parts)
-    rest = parts - found
-    chance = xp.where(spacing > tiny, rest.clip(_LEAST, 1 - _LEAST), rest)
-    # On a coarse number, but for the rounding of doubles, it stays there.
-    chance = xp.where(xp.abs(rest - 0.5) > 0.5 - _ON_GRID, xp.round(rest), chance)
-    found = (found + (draws < chance)) * spacing
-    return xp.where(xp.isfinite(found), found, values)
+    # A part of a spacing is added, and what is then beyond a coarse number is cut off: of a rest r
+    # a part of at least 1 - r reaches the next one. As whole numbers, the bits of doubles of one
+    # sign are in order, and a coarse spacing is always as many of them. On a coarse number, but
+    # for the rounding of doubles, a value stays there: no part is quite 0 or 1.
+    count = int(2.0**53 * unit)
+    parts = xp.where(xp.abs(draws - 0.5) < 0.5 - _LEAST, draws, draws > 0.5)
+    parts = parts.clip(_ON_GRID, 1 - _ON_GRID)
+    parts *= count
+    found = xp.asarray(parts, dtype=xp.int64)
+    found += values.view(xp.int64)
+    found &= -count
+    found = found.view(xp.float64)
+    found = xp.where(xp.isfinite(found), found, values)
+    is_usual = xp.abs(values) >= tiny / (2 * unit)
+    if is_usual.all():
+        return found
+    return xp.where(is_usual, found, xp.floor(values / tiny + draws) * tiny)  # small, or NaN
 
 
 @np.errstate(all="ignore")

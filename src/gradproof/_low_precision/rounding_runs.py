@@ -211,7 +211,7 @@ def with_honest_runs(
     for number in range(runs):
         try:
             run = reference.rounded_map(unit, grain.tiny, settings.seed + number)
-            np.subtract(_honest_products(run, mode, probes, map_, settings), exact, errors[number])
+            np.subtract(products_of(run, mode, probes), exact, errors[number])
             value_errors[number] = np.asarray(run.kept_value(), float) - value
             done = number + 1
         except (UsageError, MemoryError):
@@ -253,20 +253,3 @@ def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
 def products_of(map_: DifferentiableMap, mode: Mode, probes: list[Values]) -> Values:
     """J^T v, or J u, of every probe, (V, N)."""
     return np.asarray(map_.products(np.asarray(probes), forward=mode == "forward"))
-
-
-def _honest_products(
-    run: DifferentiableMap,
-    mode: Mode,
-    probes: list[Values],
-    map_: DifferentiableMap,
-    settings: RunSettings,
-) -> Values:
-    """What an honest run claims; in 16 bits J u as the derivative of its backward.
-
-    There forward mode computes in single precision inside, and is not rounded at every operation.
-    """
-    if mode == "backward" or map_.resolution <= SINGLE:
-        return products_of(run, mode, probes)
-    v = random_cotangent(map_.codomain, settings.seed, 0)
-    return np.stack([np.asarray(run.transposed_vjp(probe, v)[0], float) for probe in probes])

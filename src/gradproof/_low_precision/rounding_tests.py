@@ -107,7 +107,9 @@ def _deviations_of_array(
         gap, exact, runs = (np.where(usable, each, 0.0) for each in (gap, exact, runs))
     # What is left of terms that cancel, below its own rounding in double precision, is zero.
     honest = np.sqrt(np.einsum("rvn,rvn->vn", runs, runs) / max(len(runs), 1))
-    exact = np.where(np.abs(exact) <= _CANCELLED / sides.grain.unit * honest, 0.0, exact)
+    is_left = np.abs(exact) > _CANCELLED / sides.grain.unit * honest
+    is_drowned = exact.any() and not (is_left & (exact != 0)).any()
+    exact = np.where(is_left, exact, 0.0)
     sums = _Sums(gap, exact, runs, eps, slot.grain, tolerance, bool(sides.errors.shape[0]))
     every = [sums.worst_entry(), sums.root_mean_square()]
     if eps > 2 * SINGLE and slot.size >= _MANY:
@@ -118,7 +120,8 @@ def _deviations_of_array(
     every += sums.worst_weighted_sums("mean", np.ones_like(exact), groupings)
     if sides.other_algorithm:
         every = [replace(each, allowed=OTHER_ALGORITHM * each.allowed) for each in every]
-    resolution = next(each.allowed for each in every if each.name == "slope")
+    slope = next(each.allowed for each in every if each.name == "slope")
+    resolution = math.inf if is_drowned else slope
     left_out = int(slot.size - usable.sum())
     return ArrayDeviations(position, tuple(every), resolution, sums.entry_errors, left_out)
 
@@ -164,7 +167,7 @@ class _Sums:
         honest = np.sqrt(np.einsum("rvn,rvn->n", runs, runs) / max(runs[..., 0].size, 1))
         self.own_size = own_size = np.sqrt(self.square / len(exact))
         # Few runs each: beside an entry's own error stands what is usual for numbers of its size.
-        usual = _rms(honest) / max(self.size, 1e-300) * own_size
+        usual = _rms(honest) * (own_size / max(self.size, 1e-300))
         self.entry_errors = np.maximum(
             honest, np.minimum(usual, 4 * np.maximum(honest, eps * own_size))
         )

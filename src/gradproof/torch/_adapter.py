@@ -227,27 +227,37 @@ class TorchMap(DifferentiableMap):
         return np.array([self.inputs.vector(row) for row in rows])
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
+        images, gradient = self._transposed_products([u], v)
+        return images[0], gradient
+
+    def _transposed_products(self, us: Sequence[Array], v: Array) -> tuple[list[Array], Array]:
+        """J u for every one of `us`, and J^T v, by a single backward that is differentiated."""
         # J^T v is linear in v, so the derivative of s(v) = <J^T v, u> = <v, J u> is J u. With
         # <a, b> = Re sum conj(a) b this is PyTorch's gradient of s for complex v as well.
         if not self.graph.roots:
-            return self.outputs.vector(()), self.inputs.vector(())
+            return [self.outputs.vector(()) for _ in us], self.inputs.vector(())
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
-        directions = self.inputs.direction_tensors(u)
         with unsupported(RuntimeError):
             gradients = self.graph.grad(cotangents, create_graph=True)
             # Sparse ones are differentiated also where they leave out entries that are zero.
-            pairs = [
-                (gradient.to_dense(masked_grad=False), direction.to_dense())
-                for gradient, direction in zip(gradients, directions, strict=True)
+            made = {
+                place: gradient.to_dense(masked_grad=False)
+                for place, gradient in enumerate(gradients)
                 if gradient is not None and gradient.requires_grad
-            ]
-            made, weights = zip(*pairs, strict=True) if pairs else ((), ())
-            columns = backward_gradients(made, cotangents, weights, retain_graph=False)
-            if all(column is None for column in columns):
-                raise Unsupported("the backward is not differentiable in its cotangent")
-        del pairs, made  # their graph holds vectors of the size of the inputs
-        image = self.outputs.vector(zip(self.outputs.attached, columns, strict=True))
-        return image, self.inputs.vector(gradients)
+            }
+            images = []
+            for left, u in zip(reversed(range(len(us))), us, strict=True):
+                directions = self.inputs.direction_tensors(u)
+                weights = [directions[place].to_dense() for place in made]
+                columns = backward_gradients(
+                    list(made.values()), cotangents, weights, retain_graph=left > 0
+                )
+                if all(column is None for column in columns):
+                    raise Unsupported("the backward is not differentiable in its cotangent")
+                attached = zip(self.outputs.attached, columns, strict=True)
+                images.append(self.outputs.vector(attached))
+        del made  # their graph holds vectors of the size of the inputs
+        return images, self.inputs.vector(gradients)
 
     def vjp_undefined(self, v: Array, missing: frozenset[int]) -> Array:
         roots, cotangents = list(self.graph.roots), self.outputs.cotangents(v)
@@ -272,12 +282,18 @@ class TorchMap(DifferentiableMap):
         return self.inputs.vector([gradients.get(place) for place in range(len(tensors))])
 
     def jvp(self, u: Array) -> Array:
+        if self.call.mode is not None:
+            return self.products(u[None], forward=True)[0]
         self.counts.add("jvp")
-        if self.call.mode is None:
-            return self._forward.jvp(u)
-        # Dual tensors under a dispatch mode crash the process; this is the same number.
+        return self._forward.jvp(u)
+
+    def products(self, probes: Array, *, forward: bool) -> Array:
+        if not forward or self.call.mode is None:
+            return super().products(probes, forward=forward)
+        self.counts.add("jvp", len(probes))
+        # Dual tensors under a dispatch mode crash the process; these are the same numbers.
         with self.call.mode:
-            return self.transposed_vjp(u, np.ones(self.codomain.size))[0]
+            return np.stack(self._transposed_products(probes, np.ones(self.codomain.size))[0])
 
     def jvp_undefined(self, u: Array, missing: frozenset[int]) -> Array:
         self.counts.add("jvp")

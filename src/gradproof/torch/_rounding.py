@@ -6,9 +6,11 @@ As `gradproof._adapters.rounding` says.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -55,6 +57,7 @@ class Rounding(DispatchMode):
         super().__init__(self._rounded_result)
         self._unit, self._tiny, self._seed = unit, tiny, seed
         self._generators: dict[torch.device, torch.Generator] = {}
+        self._draws_in_numpy = np.random.default_rng(seed)
         self._on_grid: dict[int, StorageWeakRef] = {}  # memory that holds coarse numbers alone
 
     def entered_with(self, given: Sequence[torch.Tensor]) -> Rounding:
@@ -70,7 +73,8 @@ class Rounding(DispatchMode):
             args = tuple(map(self._held_argument, args, _passed_by_value(func)))
         kind = _kind_of_operation(func)
         if func in _COMPOSITE or (self._unit <= SINGLE and kind == "pointwise"):
-            return self._run_decomposed(decomposition_table[func], args, kwargs)
+            # Without the wrappers, which promote dtypes: these are doubles.
+            return self._run_decomposed(inspect.unwrap(decomposition_table[func]), args, kwargs)
         if kind == "normwise":
             args = tuple(map(self._perturbed_matrix, args))
         elif kind == "fused" or (kind == "statistics" and self._unit <= SINGLE):
@@ -175,11 +179,12 @@ class Rounding(DispatchMode):
         return _map_parts_of_complex(value, self._rounded_at_random)
 
     def _rounded_at_random(self, value: torch.Tensor) -> torch.Tensor:
-        kind, draws = (self._unit, self._tiny), self._draws(value)
+        kind = self._unit, self._tiny
         if value.is_cpu and type(value) in PLAIN:  # NumPy takes half the time
             numbers = value.numpy(force=True)
-            return torch.from_numpy(round_at_random(numbers, draws.numpy(), *kind))
-        found: torch.Tensor = round_at_random(value.resolve_neg(), draws, *kind, torch)
+            draws = self._draws_in_numpy.random(numbers.shape)
+            return torch.from_numpy(round_at_random(numbers, draws, *kind))
+        found: torch.Tensor = round_at_random(value.resolve_neg(), self._draws(value), *kind, torch)
         return found
 
     def _signed_draws(self, like: torch.Tensor) -> torch.Tensor:
@@ -208,7 +213,7 @@ def _kind_of_operation(func: Any) -> str:
     if name in _MOVING:
         return "moving"
     pointwise = name.endswith("_backward") and torch.Tag.pointwise in func.tags
-    if pointwise and func in decomposition_table:
+    if pointwise and func in decomposition_table and not func._schema.is_mutable:
         return "pointwise"
     if any(part in name for part in _NORMWISE) and not any(part in name for part in _EXACT):
         return "normwise"
