@@ -26,8 +26,8 @@ LAYERS = {
     "_guard": 1,  # what a check puts back
     "_numdiff": 2,
     "_compare": 3,
-    "_low_precision": 4,
-    "_measurements": 5,  # what the checks of one run share
+    "_measurements": 4,  # what the checks of one run share
+    "_low_precision": 5,
     "_checks": 6,
     "_adapters": 6,
     "_numpy": 6,

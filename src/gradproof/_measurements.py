@@ -199,6 +199,18 @@ class Measurements:
         return Measurements(twin, self.settings.with_precision(twin.resolution))
 
     @cached_property
+    def users_reference(self) -> Measurements:
+        """Measurements of the user's reference in double precision.
+
+        Raises:
+            Unsupported, or what the user's code raises: it does not run there.
+        """
+        assert self.reference is not None
+        map_ = self.reference()
+        map_.derived = self.map.derived
+        return Measurements(map_, self.settings.with_precision(map_.resolution))
+
+    @cached_property
     def double_with_rounded_claims(self) -> Measurements:
         """Measurements like `double`, of claims that may be rounded as in single precision.
 

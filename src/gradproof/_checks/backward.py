@@ -12,7 +12,6 @@ from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import evidence_of_block, failed_check
 from gradproof._compare.claims import Mode
 from gradproof._data.records import CheckResult, Verdict
-from gradproof._data.results import PointResult
 from gradproof._low_precision.combine import mode_result
 from gradproof._measurements import Measurements
 
@@ -61,39 +60,9 @@ def check_third(measurements: Measurements) -> CheckResult:
     return _measured_check("third_order", third, "backward")
 
 
-def mode_at_point(
-    measurements: Measurements, mode: Mode, check: str, *, quick: bool = False
-) -> PointResult:
-    """What is found of one mode at the point, with what has been measured there already.
-
-    Args:
-        measurements: of the map.
-        mode: "backward" or "forward".
-        check: name of the check, for findings.
-        quick: whether one tangent is enough where differences decide.
-
-    Raises:
-        Unsupported: the map has no such mode.
-    """
-    map_, settings = measurements.map, measurements.settings
-    is_shared = measurements.is_double and not settings.asks_reference_only
-    is_shared = is_shared and bool(map_.domain.size and map_.codomain.size)
-    return mode_result(
-        map_,
-        settings,
-        mode,
-        check=check,
-        users_reference=measurements.reference,
-        function=measurements.function if is_shared else None,
-        gradient=measurements.gradient if is_shared and mode == "backward" else None,
-        slopes=measurements.slopes if is_shared else None,
-        quick=quick,
-    )
-
-
 def _measured_check(name: str, measurements: Measurements, mode: Mode) -> CheckResult:
     """The result of one mode, as a check of this name; its evidence has the map's own spaces."""
-    result = mode_at_point(measurements, mode, name)
+    result = mode_result(measurements, mode, name)
     notes, summary = result.notes, result.summary
     if result.findings and (names := measurements.map.carried_arrays()):
         notes += (_note_of_carried_arrays(names),)

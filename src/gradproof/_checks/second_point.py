@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from gradproof._checks.agreement import gradient_repeats, value_findings, vector_findings
-from gradproof._checks.backward import mode_at_point
 from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import (
     evidence_of_block,
@@ -29,6 +28,7 @@ from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.results import PointResult
 from gradproof._data.space import OPEN, Values
+from gradproof._low_precision.combine import mode_result
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_bits, random_moves, round_to_formats
@@ -180,9 +180,9 @@ def _measured_result(measurements: Measurements, there: Measurements) -> CheckRe
     """The derivative that is claimed at a second point, held against differences there."""
     try:
         with users_errors():
-            result = mode_at_point(there, "backward", _NAME, quick=True)
+            result = mode_result(there, "backward", _NAME, quick=True)
             if result.verdict is Verdict.FAILED:
-                result = mode_at_point(there, "backward", _NAME)
+                result = mode_result(there, "backward", _NAME)
     except UsersError as error:
         return inconclusive_check(_NAME, f"at a second point the backward raised {error}")
     if result.verdict is Verdict.PASSED:
@@ -224,7 +224,7 @@ def _result_of_failure(
         with contextlib.suppress(UsersError), users_errors():
             if isinstance(neighbour, str):
                 continue
-            if mode_at_point(neighbour, "backward", _NAME).verdict is Verdict.FAILED:
+            if mode_result(neighbour, "backward", _NAME).verdict is Verdict.FAILED:
                 evidence = evidence_of_block(there, result.block)
                 return _failed_result(findings, evidence=evidence)
     text = (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
+from gradproof._checks.outcome import failed_check, inconclusive_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
-from gradproof._data.records import CheckResult, Finding
+from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
+from gradproof._low_precision.rounding_result import rounding_result
 from gradproof._low_precision.rounding_runs import RUNS, ClaimedBesideExact, arithmetic_of
-from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
+from gradproof._low_precision.rounding_tests import array_deviations
 from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measurements import Measurements
 
@@ -34,20 +35,19 @@ def check(measurements: Measurements) -> CheckResult:
         finding = _finding_of_undefined_value(sides, int(undefined[0]))
         text = "another value than that of the reference"
         return failed_check(_NAME, text, (finding,), reference=_REFERENCE)
-    arrays = array_deviations(sides, settings.slack)
-    more = {"reference": _REFERENCE, "statistics": statistics_of(arrays, sides, _REFERENCE)}
-    wrong = [array for array in arrays if any(each.is_wrong for each in array.deviations)]
-    if wrong:
-        count = f"{len(wrong)} array{'s' if wrong[1:] else ''}"
-        summary = f"{count} off by more than rounding explains, against {_REFERENCE}"
-        findings = tuple(_finding_of_worst_entry(sides, array) for array in wrong)
-        return failed_check(_NAME, summary, findings, **more)
-    if any(each.is_open for array in arrays for each in array.deviations):
-        text = f"it is off by about as much as rounding explains, against {_REFERENCE}"
-        return inconclusive_check(_NAME, text, **more)
-    resolution = max((array.resolution for array in arrays), default=0.0)
-    text = f"it agrees with {_REFERENCE} to {resolution:.0e}"
-    return passed_check(_NAME, text, resolution=resolution, **more)
+    arrays = list(array_deviations(sides, settings.slack))
+    found = rounding_result(sides, arrays, reference=_REFERENCE, noun="value", check=_NAME)
+    is_right = found.verdict is Verdict.PASSED
+    return CheckResult(
+        _NAME,
+        found.verdict,
+        f"it agrees with {_REFERENCE} to {found.bound:.0e}" if is_right else found.summary,
+        findings=found.findings,
+        resolution=found.bound,
+        notes=found.notes,
+        reference=_REFERENCE,
+        statistics=found.statistics,
+    )
 
 
 def _values_beside_exact(
@@ -83,21 +83,3 @@ def _finding_of_undefined_value(sides: ClaimedBesideExact, i: int) -> Finding:
     place = sides.space.locate(i)
     message = f"value of {place}: {got:g}, that of {_REFERENCE} is {exact:g}"
     return Finding(_NAME, message, "value", None, place, got, exact, 0.0, 0.0)
-
-
-def _finding_of_worst_entry(sides: ClaimedBesideExact, array: ArrayDeviations) -> Finding:
-    """The entry of one array that is most off."""
-    slot, span = sides.space.slots[array.slot], sides.space.span(array.slot)
-    worst = max(
-        (each for each in array.deviations if each.is_wrong),
-        key=lambda each: each.value / max(each.allowed, 1e-300),
-    )
-    got, exact = sides.got[0, span], sides.exact[0, span]
-    largest = int(np.argmax(np.nan_to_num(np.abs(got - exact))))
-    k = largest if worst.entry is None else worst.entry[1]
-    place, numbers = slot.place(k, array.slot), (float(got[k]), float(exact[k]))
-    message = (
-        f"value of {place} against {_REFERENCE}: {worst.name} off by {worst.value:.3g}, rounding "
-        f"explains {worst.allowed:.2g}; it is {numbers[0]:.6g}, exact {numbers[1]:.6g}"
-    )
-    return Finding(_NAME, message, "precision", None, place, *numbers, 0.0, worst.allowed)

@@ -7,44 +7,29 @@ derivative is first verified by differences. Differences in few bits are asked l
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gradproof._compare.claims import Claim, Mode
-from gradproof._compare.comparison import comparison_of
+from gradproof._compare.comparison import Comparison, comparison_of
 from gradproof._compare.conclude import point_result
 from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
 from gradproof._data.frames import is_our_mistake
-from gradproof._data.records import Finding, Verdict
+from gradproof._data.records import Verdict
 from gradproof._data.results import MeasuredBlock, PointResult, inconclusive_point
-from gradproof._data.settings import RunSettings
-from gradproof._data.space import Values
 from gradproof._low_precision.references import (
     USERS_REFERENCE,
     Reference,
-    different_value_text,
     find_references,
 )
-from gradproof._low_precision.rounding_runs import (
-    ClaimedBesideExact,
-    arithmetic_of,
-    claimed_beside_exact,
-    coarser_formats,
-    coarsest_grain,
-    products_of,
-    widen_by_neighbours,
-    widen_by_value_errors,
-    with_honest_runs,
-)
-from gradproof._low_precision.rounding_tests import ArrayDeviations, array_deviations, statistics_of
+from gradproof._low_precision.rounding_result import rounding_result
+from gradproof._low_precision.rounding_runs import RUNS, ClaimedBesideExact, ModeBesideReference
+from gradproof._low_precision.rounding_tests import array_deviations
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
+from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import unit_vector
-from gradproof._numdiff.slopes import Slopes
-from gradproof._numdiff.values import FunctionValues
 from gradproof.errors import UsageError
 
 _FEW_PRODUCTS = 128  # unit vectors, that entries are asked with once the claims are refuted
@@ -52,8 +37,6 @@ _SOME_PRODUCTS = 24  # of more unit vectors
 _LONGEST_PRODUCT = 1 << 16  # entries of each
 _ENTRY_ERRORS = 32.0  # roundings that an entry may be off by, beside entries of the usual size
 _HONEST_ERRORS = 8.0  # of honest runs, likewise
-_FEW_RUNS = 2  # honest ones, that are made first
-_BLIND = 0.5  # part of a derivative: honest rounding that large tells nothing smaller
 
 
 @dataclass(frozen=True)
@@ -66,48 +49,30 @@ class _Answer:
 
 
 def mode_result(
-    map_: DifferentiableMap,
-    settings: RunSettings,
-    mode: Mode,
-    *,
-    check: str = "",
-    function: FunctionValues | None = None,
-    gradient: Values | None = None,
-    slopes: Slopes | None = None,
-    users_reference: Callable[[], DifferentiableMap] | None = None,
-    quick: bool = False,
+    measurements: Measurements, mode: Mode, check: str, *, quick: bool = False
 ) -> PointResult:
     """What is found of the Jacobian that one mode claims.
 
     Args:
-        map_: the function at its point.
-        settings: of the run.
+        measurements: of the function at its point.
         mode: "backward" or "forward".
-        check: name of the check, for findings; the mode where it is "".
-        function, gradient, slopes: values of F, J^T v of cotangent 0 and measured slopes along
-            the first tangent, where they are known.
-        users_reference: makes the map of the user's reference; None without one.
+        check: name of the check, for findings.
         quick: whether one tangent is enough for differences that agree: see `point_result`.
 
     Raises:
         Unsupported: the map has no such mode.
     """
-    check = check or mode
     with np.errstate(all="ignore"):
-        is_double = max(map_.resolution, coarsest_grain(map_).unit) < DOUBLE
-        if settings.asks_reference_only or not is_double:
-            return _result_against_references(
-                map_, settings, mode, check, is_double, users_reference, quick=quick
-            )
-        comparison = comparison_of(
-            map_, settings, mode, function=function, gradient=gradient, check=check
+        if measurements.settings.asks_reference_only or not measurements.is_double:
+            return _result_against_references(measurements, mode, check, quick=quick)
+        found = point_result(
+            _comparison(measurements, mode, check), measurements.slopes, quick=quick
         )
-        found = point_result(comparison, slopes, quick=quick)
-        if found.verdict is Verdict.INCONCLUSIVE and users_reference is not None:
-            return _result_against_references(
-                map_, settings, mode, check, is_double, users_reference, found
-            )
-        if found.verdict is Verdict.FAILED and users_reference is not None:
+        if measurements.reference is None:
+            return found
+        if found.verdict is Verdict.INCONCLUSIVE:
+            return _result_against_references(measurements, mode, check, found)
+        if found.verdict is Verdict.FAILED:
             note = (
                 "the reference was not asked, since differences refute the claims: with "
                 "trusted=True it is the definition of the derivative"
@@ -116,31 +81,44 @@ def mode_result(
         return found
 
 
+def _comparison(measurements: Measurements, mode: Mode, check: str) -> Comparison:
+    """The comparison of one mode with differences, by what has been measured already."""
+    map_ = measurements.map
+    is_empty = not (map_.domain.size and map_.codomain.size)
+    return comparison_of(
+        map_,
+        measurements.settings,
+        mode,
+        function=measurements.function,
+        gradient=None if is_empty or mode == "forward" else measurements.gradient,
+        check=check,
+    )
+
+
 def _result_against_references(
-    map_: DifferentiableMap,
-    settings: RunSettings,
+    measurements: Measurements,
     mode: Mode,
     check: str,
-    is_double: bool,
-    users_reference: Callable[[], DifferentiableMap] | None,
     native: PointResult | None = None,
     *,
     quick: bool = False,
 ) -> PointResult:
-    usable, refused = find_references(map_, settings, is_double, users_reference)
+    settings = measurements.settings
+    usable, refused = find_references(measurements)
     answers, unused = list[_Answer](), list[str]()
     # The finest first: a twin that computes in few bits inside is no witness beside a better one.
-    for reference in sorted(usable, key=lambda each: each.function.coarsest_unit):
-        coarse = reference.function.coarsest_unit >= DOUBLE
+    for reference in sorted(usable, key=lambda each: each.coarsest_unit):
+        coarse = reference.coarsest_unit >= DOUBLE
         if coarse and any(each.claims is not None for each in answers):
             unused.append(f"{reference.name}: it computes in fewer bits than the other")
             continue
         try:
-            answer = _answer_of(map_, reference, settings, mode, check, quick=quick)
+            answer = _answer_of(measurements, reference, mode, check, quick=quick)
         except Unsupported:
             if reference.is_own:
                 raise
-            _require_mode(map_, mode)
+            products = measurements.forward if mode == "forward" else measurements.backward
+            products.ask(np.zeros(products.probe_space.size))  # raises if the map has no such mode
             unused.append(f"{reference.name}: it has no {mode} mode")
             continue
         except (UsageError, MemoryError):
@@ -160,53 +138,28 @@ def _result_against_references(
     if settings.asks_reference_only or "native" not in settings.references:
         reasons = "; ".join((*refused, *unused)) or "no reference was given"
         return inconclusive_point(f"there is no reference to hold it against: {reasons}")
-    found = point_result(comparison_of(map_, settings, mode, check=check))
+    found = point_result(_comparison(measurements, mode, check))
     name = "differences in the precision of the arrays"
     return replace(found, reference="; not ".join((name, *refused, *unused)))
 
 
-def _require_mode(map_: DifferentiableMap, mode: Mode) -> None:
-    """Raise Unsupported where the map itself has no such mode."""
-    if mode == "forward":
-        map_.jvp(np.zeros(map_.domain.size))
-    else:
-        map_.vjp(np.zeros(map_.codomain.size))
-
-
 def _answer_of(
-    map_: DifferentiableMap,
-    reference: Reference,
-    settings: RunSettings,
-    mode: Mode,
-    check: str,
-    *,
-    quick: bool,
+    measurements: Measurements, reference: Reference, mode: Mode, check: str, *, quick: bool
 ) -> _Answer | str:
     """What a reference says, or why it is not believed."""
+    settings, exact = measurements.settings, reference.measurements
     formula = PointResult(Verdict.PASSED, "right by definition", bound=0.0)
     if not settings.trusted:
-        formula = _formula_result(reference, settings, mode, check, quick=quick)
+        formula = _formula_result(exact, mode, check, quick=quick)
         if formula.verdict is Verdict.FAILED and not reference.is_own:
             return (
                 f"it fails its own check: {formula.summary} (trusted=True where its derivative is "
                 "a definition)"
             )
-    coarse = reference.function.coarsest_unit > SINGLE
-    if formula.verdict is not Verdict.PASSED and reference.is_own and coarse:
+    is_coarse = reference.is_own and reference.coarsest_unit > SINGLE
+    if is_coarse and formula.verdict is not Verdict.PASSED:
         return f"it computes in few bits there, where it is not decided: {formula.summary}"
-    exact = reference.function.centre
-    grain = arithmetic_of(map_, exact, settings)
-    sides = claimed_beside_exact(map_, reference.map, mode, settings, grain)
-    for runs in (0, _FEW_RUNS):  # what a few roundings of each result explain needs no runs
-        if runs:
-            sides = with_honest_runs(map_, reference.map, mode, settings, sides, runs)
-        claims = _claims_result(sides, reference, settings, mode, check)
-        reason = different_value_text(map_, exact, sides.value_errors, is_own=reference.is_own)
-        if claims.verdict is Verdict.PASSED and not reason:
-            break
-    else:
-        claims, sides = _claims_beside_runs(map_, reference, settings, mode, check, sides)
-        reason = different_value_text(map_, exact, sides.value_errors, is_own=reference.is_own)
+    sides, claims, reason = _explained_claims(measurements, reference, mode, check)
     if reason:
         return reason
     if formula.verdict is Verdict.FAILED:
@@ -214,52 +167,36 @@ def _answer_of(
             return "what is claimed there is another derivative, and wrong"
         return _Answer(reference, formula, None)
     if claims.verdict is Verdict.FAILED:
-        entries = _measured_entries(map_, reference.map, mode, sides)
-        claims = replace(claims, block=entries)
+        claims = replace(claims, block=_measured_entries(measurements.map, exact.map, mode, sides))
     return _Answer(reference, formula, claims)
 
 
-def _claims_beside_runs(
-    map_: DifferentiableMap,
-    reference: Reference,
-    settings: RunSettings,
-    mode: Mode,
-    check: str,
-    sides: ClaimedBesideExact,
-) -> tuple[PointResult, ClaimedBesideExact]:
-    """The claims beside what honest runs, values and points nearby show of rounding."""
-    exact = reference.function.centre
-    sides = with_honest_runs(map_, reference.map, mode, settings, sides)
-    claims = _claims_result(sides, reference, settings, mode, check)
-    if claims.verdict is not Verdict.PASSED and not (settings.accumulate or settings.trusted):
-        for grain in coarser_formats(map_, sides, exact):
-            sides = replace(sides, grain=grain)
-            sides = with_honest_runs(map_, reference.map, mode, settings, sides)
-            claims = _claims_result(sides, reference, settings, mode, check)
-            claims = claims.with_notes(
-                f"the function computes in {-math.log2(grain.unit):.0f} bits inside, whatever "
-                "the dtype of its arrays says"
-            )
-            if claims.verdict is Verdict.PASSED:
-                break
-    if claims.verdict is not Verdict.PASSED:
-        wider = widen_by_value_errors(map_, sides, exact)
-        if wider is not sides:
-            claims = _claims_result(wider, reference, settings, mode, check)
-        if claims.verdict is not Verdict.PASSED:
-            wider = widen_by_neighbours(
-                map_, reference.map, mode, settings, wider, is_own=reference.is_own
-            )
-            other = _claims_result(wider, reference, settings, mode, check)
-            claims = claims if other.verdict is Verdict.FAILED else other
-    return claims, sides
+def _explained_claims(
+    measurements: Measurements, reference: Reference, mode: Mode, check: str
+) -> tuple[ClaimedBesideExact, PointResult, str]:
+    """The claims beside the first explanation of their errors that suffices, or beside the last.
+
+    Returns:
+        The claims with that explanation; the result; and that F has another value than the
+        reference, "" if it has not.
+    """
+    beside = ModeBesideReference(measurements, reference.measurements.map, mode, reference.is_own)
+    tolerance, noun = measurements.settings.slack, "gradient" if mode == "backward" else "tangent"
+    words = {"reference": reference.name, "noun": noun, "check": check}
+    for sides in beside.explanations():
+        arrays = list(array_deviations(sides, tolerance, until_doubt=True))
+        if all(array.is_right for array in arrays):
+            claims, reason = rounding_result(sides, arrays, **words), beside.other_value(sides)
+            # What explains no error of the claims is not asked to explain another value.
+            is_last = len(sides.errors) >= RUNS
+            if claims.verdict is Verdict.PASSED and (is_last or not reason):
+                return sides, claims, reason
+    arrays = list(array_deviations(sides, tolerance))
+    return sides, rounding_result(sides, arrays, **words), beside.other_value(sides)
 
 
 def _measured_entries(
-    map_: DifferentiableMap,
-    reference: DifferentiableMap,
-    mode: Mode,
-    sides: ClaimedBesideExact,
+    map_: DifferentiableMap, reference: DifferentiableMap, mode: Mode, sides: ClaimedBesideExact
 ) -> MeasuredBlock | None:
     """Entries of the Jacobian, for causes that products with random vectors do not show.
 
@@ -273,13 +210,15 @@ def _measured_entries(
         chosen = np.linspace(0, count - 1, _SOME_PRODUCTS).astype(int)
     if other > _LONGEST_PRODUCT:
         return None
-    vectors = [unit_vector(count, int(k)) for k in chosen]
+    vectors, is_forward = np.stack([unit_vector(count, int(k)) for k in chosen]), mode == "forward"
     try:
-        claimed, exact = (products_of(each, mode, vectors) for each in (map_, reference))
+        claimed, exact = (
+            np.asarray(each.products(vectors, forward=is_forward)) for each in (map_, reference)
+        )
     except (Exception, BudgetSpent):  # the verdict is known, and this only its explanation
         return None
     rows, columns = chosen, np.arange(other)
-    if mode == "forward":
+    if is_forward:
         claimed, exact, rows, columns = claimed.T, exact.T, columns, rows
     honest = root_mean_square(sides.errors) / max(root_mean_square(sides.exact), 1e-300)
     part = max(_ENTRY_ERRORS * sides.grain.unit, _HONEST_ERRORS * honest)
@@ -296,113 +235,25 @@ def _measured_entries(
     )
 
 
-def _formula_result(
-    reference: Reference, settings: RunSettings, mode: Mode, check: str, *, quick: bool
-) -> PointResult:
+def _formula_result(exact: Measurements, mode: Mode, check: str, *, quick: bool) -> PointResult:
     """What differences say of the derivative of a reference in float64.
 
     A kernel may keep sums, and what it saves for its backward, in float32 whatever its arrays are.
     So what is wrong is asked again as if claims were rounded in float32, and stands if it is wrong
     even so.
     """
-    usual = settings.with_precision(reference.map.resolution)
-    first = comparison_of(reference.map, usual, mode, function=reference.function, check=check)
+    first = _comparison(exact, mode, check)
     if quick and (found := point_result(first, quick=True)).verdict is Verdict.PASSED:
         return found
     found = point_result(first)
     if found.verdict is not Verdict.FAILED:
         return found
     unit = max(first.unit, FORMATS["float32"].unit)
-    single = Claim(reference.map, mode, first.claim.v, unit=unit)
+    single = Claim(exact.map, mode, first.claim.v, unit=unit)
     other = point_result(replace(first, claim=single))
     if other.verdict is Verdict.FAILED:
         return other
     return other.with_notes("the claims are rounded as in float32, whatever the arrays are")
-
-
-def _claims_result(
-    sides: ClaimedBesideExact, reference: Reference, settings: RunSettings, mode: Mode, check: str
-) -> PointResult:
-    """The claims in few bits against those of a reference."""
-    arrays = array_deviations(sides, settings.slack)
-    statistics = statistics_of(arrays, sides, reference.name)
-    findings, open_ = [], []
-    for array in arrays:
-        bad = [each for each in array.deviations if each.is_wrong]
-        if bad:
-            findings.append(_finding(sides, array, reference, mode, check))
-        elif any(each.is_open for each in array.deviations):
-            open_.append(sides.space.slots[array.slot].name)
-    resolution = max((array.resolution for array in arrays), default=0.0)
-    found = PointResult(
-        Verdict.PASSED, "", bound=resolution, statistics=statistics, reference=reference.name
-    )
-    notes = []
-    for array in arrays:
-        slot = sides.space.slots[array.slot]
-        if array.left_out:
-            lost = f"{array.left_out} of {slot.size} entries of {slot.name}"
-            notes.append(f"{lost} are beyond the format's numbers")
-    if sides.why_no_runs:
-        notes.append(
-            f"operations cannot be rounded one by one ({sides.why_no_runs}): what is allowed is "
-            "the rounding of the format"
-        )
-    found = found.with_notes(*notes)
-    if findings:
-        count = f"{len(findings)} array{'s' if findings[1:] else ''}"
-        text = f"{count} off by more than rounding explains, against {reference.name}"
-        return replace(found, verdict=Verdict.FAILED, summary=text, findings=tuple(findings))
-    if open_:
-        text = f"{open_[0]} is off by about as much as rounding explains, against {reference.name}"
-        return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)
-    blind = [array for array in arrays if array.resolution > _BLIND]
-    if blind and len(blind) == len(arrays):
-        name = sides.space.slots[blind[0].slot].name
-        text = f"honest rounding is as large as the derivative itself ({name})"
-        return replace(found, verdict=Verdict.INCONCLUSIVE, summary=text)
-    return replace(found, summary=f"the claims agree with it to {resolution:.0e}")
-
-
-def _finding(
-    sides: ClaimedBesideExact,
-    array: ArrayDeviations,
-    reference: Reference,
-    mode: Mode,
-    check: str,
-) -> Finding:
-    """The largest deviation of one array, in words, with the entry that is most off."""
-    slot, span = sides.space.slots[array.slot], sides.space.span(array.slot)
-    wrong = sorted(
-        (each for each in array.deviations if each.is_wrong),
-        key=lambda each: -each.value / max(each.allowed, 1e-300),
-    )
-    got, exact = sides.got[:, span], sides.exact[:, span]
-    if wrong[0].entry is not None:
-        probe, k = wrong[0].entry
-    else:
-        probe, k = divmod(int(np.argmax(np.abs(got - exact))), got.shape[1])
-    place = slot.place(int(k), array.slot)
-    claimed, expected = float(got[probe, k]), float(exact[probe, k])
-    others = ", ".join(each.name for each in wrong[1:3])
-    what = "gradient" if mode == "backward" else "tangent"
-    message = (
-        f"{what} of {place if wrong[0].entry else slot.name} against {reference.name}: "
-        f"{wrong[0].name} off by {wrong[0].value:.3g}, rounding explains {wrong[0].allowed:.2g}"
-        f"{f'; also {others}' if others else ''}; {place} claimed {claimed:.6g}, exact "
-        f"{expected:.6g}"
-    )
-    return Finding(
-        check,
-        message,
-        "precision",
-        input=place if mode == "backward" else None,
-        output=None if mode == "backward" else place,
-        claimed=claimed,
-        measured=expected,
-        error=0.0,
-        allowed=wrong[0].allowed,
-    )
 
 
 def _combined_result(answers: list[_Answer], refused: list[str], unused: list[str]) -> PointResult:

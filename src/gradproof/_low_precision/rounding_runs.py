@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -12,25 +15,28 @@ from gradproof._data.formats import FORMATS, SINGLE, Grain
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space, Values
 from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import (
     Kind,
     constant_cotangent,
     random_bits,
     random_cotangent,
     random_entries,
-    random_tangent,
     round_to_formats,
 )
-from gradproof._numdiff.slopes import slopes_along
-from gradproof._numdiff.steps import coordinate_scales, step_tables
-from gradproof._numdiff.values import FunctionValues, format_of_values
+from gradproof._numdiff.values import format_of_values
 from gradproof.errors import UsageError
 
 RUNS = 8
 OTHER_ALGORITHM = 4.0  # times more, where honest runs compute the derivative in another way
+_FEW_RUNS = 2  # that are made first
 _ROUNDABLE = 2.0**-40  # the finest arithmetic that doubles can be rounded to
 _NEAR = 2.0**-16  # of a number: hundreds of roundings in single precision
 _FEW_ENTRIES = 64  # in the smallest array: more probes are asked, to average over
+_SAME_VALUE = 0.1  # of its size: rounding that the function magnifies, not another function
+_HONEST = 16.0  # times the error of honest runs
+_ULPS = 64.0  # of the value: a sum in another order, an approximation of exp
+_OTHER_VALUE = 4.0  # times the distance of honest values from the exact one
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class ClaimedBesideExact:
         other_algorithm: whether honest runs compute the products in another way: those of forward
             mode differentiate the backward.
         why_no_runs: why there are no honest runs; "" where there are.
+        note: for the report.
     """
 
     space: Space
@@ -56,13 +63,208 @@ class ClaimedBesideExact:
     grain: Grain
     other_algorithm: bool = False
     why_no_runs: str = ""
+    note: str = ""
 
 
-def coarsest_grain(map_: DifferentiableMap) -> Grain:
-    """The grain of the coarsest dtype among inputs and outputs."""
-    slots = (*map_.domain.slots, *map_.codomain.slots)
-    grains = [slot.grain for slot in slots if slot.size]
-    return max(grains, key=lambda grain: grain.unit, default=Grain())
+@dataclass(frozen=True)
+class ModeBesideReference:
+    """One mode of a map in few bits and of its reference, asked for the same few probes.
+
+    Attributes:
+        measurements: of the map.
+        reference: in double precision.
+        mode: "backward" or "forward".
+        is_own: whether the reference is the same function.
+    """
+
+    measurements: Measurements
+    reference: DifferentiableMap
+    mode: Mode
+    is_own: bool
+
+    @property
+    def map(self) -> DifferentiableMap:
+        return self.measurements.map
+
+    @property
+    def settings(self) -> RunSettings:
+        return self.measurements.settings
+
+    @cached_property
+    def exact_value(self) -> Values:
+        """F as the reference has it, (m,)."""
+        return np.asarray(self.reference.kept_value(), float)
+
+    @cached_property
+    def probes(self) -> Values:
+        """Random vectors of numbers that few bits can represent, (V, k).
+
+        For the backward the cotangent of ones too: sums that are kept in few bits go wrong under it
+        alone.
+        """
+        map_, seed = self.map, self.settings.seed
+        space = map_.codomain if self.mode == "forward" else map_.domain
+        smallest = min((slot.size for slot in space.slots if slot.size), default=1)
+        count = 2 if smallest >= _FEW_ENTRIES else 4
+        if self.mode == "forward":
+            scales = self.measurements.scales
+            draws = [random_entries(seed, Kind.TANGENT, k, scales.size) for k in range(count)]
+            return np.stack([round_to_formats(map_.domain, scales * draw) for draw in draws])
+        random = [random_cotangent(map_.codomain, seed, k) for k in range(count)]
+        return np.stack([*random, constant_cotangent(map_.codomain, seed)])
+
+    def products(self, map_: DifferentiableMap) -> Values:
+        """J^T v, or J u, of every probe as a map claims it, (V, N)."""
+        return np.asarray(map_.products(self.probes, forward=self.mode == "forward"))
+
+    def explanations(self) -> Iterator[ClaimedBesideExact]:
+        """The claims beside more and more of what explains their errors, the cheapest first.
+
+        Roundings of each result alone, as of one run without any error; two honest runs, then
+        eight; those of coarser formats, if F shows these; and errors as large as those of F, and
+        as those of claims at points nearby.
+        """
+        is_forward, got = self.mode == "forward", self.products(self.map)
+        sides = ClaimedBesideExact(
+            space=self.map.codomain if is_forward else self.map.domain,
+            got=got,
+            exact=self.products(self.reference),
+            errors=np.zeros((1, *got.shape)),
+            value_errors=np.zeros((1, self.map.codomain.size)),
+            grain=arithmetic_of(self.map, self.exact_value, self.settings),
+            other_algorithm=is_forward,
+        )
+        yield sides
+        sides = self._with_honest_runs(sides, range(_FEW_RUNS))
+        yield sides
+        if not sides.why_no_runs:
+            sides = self._with_honest_runs(sides, range(_FEW_RUNS, RUNS))
+            yield sides
+        distance, honest = self._distances_of_values(sides)
+        is_other = honest > 0 and distance > _OTHER_VALUE * honest
+        if is_other and not (self.settings.accumulate or self.settings.trusted):
+            for grain in self._coarser_formats(sides, distance / honest):
+                note = (
+                    f"the function computes in {-math.log2(grain.unit):.0f} bits inside, whatever "
+                )
+                note += "the dtype of its arrays says"
+                sides = replace(sides, grain=grain, note=note)
+                sides = self._with_honest_runs(sides, range(RUNS))
+                yield sides
+            distance, honest = self._distances_of_values(sides)
+            is_other = honest > 0 and distance > _OTHER_VALUE * honest
+        if is_other:
+            # A value that far off, and yet as near as a few roundings, is computed by another
+            # algorithm: its derivative may err as many times more than honest ones.
+            sides = replace(sides, errors=sides.errors * (distance / honest))
+            yield sides
+        yield self._widened_by_neighbours(sides)
+
+    def other_value(self, sides: ClaimedBesideExact) -> str:
+        """That F has another value than the reference; "" where rounding explains it.
+
+        The same function may be another one on float64 arrays, as where an epsilon depends on the
+        dtype: there rounding alone must explain the difference. A user's reference may differ by a
+        tenth.
+        """
+        got, exact = np.asarray(self.map.kept_value(), float), self.exact_value
+        good = np.isfinite(got) & np.isfinite(exact)
+        for position, slot in enumerate(self.map.codomain.slots):
+            span = self.map.codomain.span(position)
+            here, part = good[span], _SAME_VALUE
+            gap = root_mean_square((got - exact)[span][here])
+            size = root_mean_square(exact[span][here])
+            runs = [root_mean_square(run[span][here]) for run in sides.value_errors]
+            if self.is_own and runs:
+                part = min(part, _ULPS * slot.grain.unit)
+            if gap > max(part * size, _HONEST * max(runs, default=0.0)):
+                return f"it returns another value: off by {gap / max(size, 1e-300):.2g} of its size"
+        return ""
+
+    def _distances_of_values(self, sides: ClaimedBesideExact) -> tuple[float, float]:
+        """How far F is from its exact value, and the furthest honest run."""
+        exact = self.exact_value
+        honest = max((value_gap(exact + run, exact) for run in sides.value_errors), default=0.0)
+        return value_gap(np.asarray(self.map.kept_value(), float), exact), honest
+
+    def _coarser_formats(self, sides: ClaimedBesideExact, times: float) -> list[Grain]:
+        """Formats in which a function may compute inside, as under autocast, the finest first.
+
+        Two things must show it. The noise of F alone might be rounding that cancellation magnifies;
+        then honest runs would be as far from the exact value. The distance alone, `times` as far,
+        might be another function. A sum hides much of the rounding of its terms: formats up to 64
+        times as coarse as what is seen are among those returned.
+        """
+        unit, centre = sides.grain.unit, self.measurements.function.centre
+        size = np.where(centre != 0, np.abs(centre), np.inf)
+        noise = float(np.median(self.measurements.slopes.noise / size)) if size.size else 0.0
+        if not noise > 4 * unit:
+            return []
+        inside = (FORMATS["float16"], FORMATS["bfloat16"])
+        return [each for each in inside if unit < each.unit <= 64 * max(noise, unit * times)]
+
+    def _widened_by_neighbours(self, sides: ClaimedBesideExact) -> ClaimedBesideExact:
+        """The sides with honest errors as large as claims show at points nearby.
+
+        There the claims are rounded anew: what their errors have in common is a mistake, and by
+        what they differ is rounding, also that of another algorithm, as of exp(s - log sum exp s).
+        Beside honest runs of the function itself they count for a few times as much at most: a
+        fused operator rounds inside, where an honest run has nothing to round.
+        """
+        errors, step, point = [], max(2 * sides.grain.unit, _NEAR), self.map.point
+        for number in range(RUNS):
+            moves = random_entries(self.settings.seed, Kind.NEARBY_POINT, number, point.size)
+            x = round_to_formats(self.map.domain, point * (1 + step * moves))
+            try:
+                near = self.products(self.map.map_at(x))
+                errors.append(near - self.products(self.reference.map_at(x)))
+            except (UsageError, MemoryError):
+                raise
+            except Exception:  # Unsupported, or the user's code may raise at another point
+                return sides
+        spread = (np.asarray(errors) - np.mean(errors, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
+        size, honest = root_mean_square(spread), root_mean_square(sides.errors)
+        if self.is_own:
+            times = min(max(size / max(honest, 1e-300), 1.0), OTHER_ALGORITHM)
+            return replace(sides, errors=sides.errors * times)
+        both = [sides.errors, spread] if len(sides.errors) else [spread]
+        other = sides.other_algorithm or (size > honest and sides.grain.unit <= SINGLE)
+        return replace(sides, errors=len(both) ** 0.5 * np.concatenate(both), other_algorithm=other)
+
+    def _with_honest_runs(self, sides: ClaimedBesideExact, numbers: range) -> ClaimedBesideExact:
+        """The sides with the errors of these honest runs, beside those with smaller numbers."""
+        kept, grain, why = numbers.start, sides.grain, ""
+        errors = np.empty((numbers.stop, *sides.exact.shape))
+        value_errors = np.empty((numbers.stop, self.exact_value.size))
+        errors[:kept], value_errors[:kept] = sides.errors[:kept], sides.value_errors[:kept]
+        done, unit = kept, max(grain.unit, _ROUNDABLE)
+        for number in numbers:
+            try:
+                run = self.reference.rounded_map(unit, grain.tiny, self.settings.seed + number)
+                np.subtract(self.products(run), sides.exact, errors[number])
+                value_errors[number] = np.asarray(run.kept_value(), float) - self.exact_value
+                done = number + 1
+            except (UsageError, MemoryError):
+                raise
+            except Unsupported as missing:
+                why = missing.reason
+                break
+            except Exception as error:  # the user's code may not run in rounded arithmetic
+                why = f"it raised {type(error).__name__}"
+                break
+        errors, value_errors, made = errors[:done], value_errors[:done], slice(kept, done)
+        if unit != grain.unit:  # errors of a finer arithmetic are smaller in proportion
+            errors[made] *= grain.unit / unit
+            value_errors[made] *= grain.unit / unit
+        if self.mode == "forward":  # J u of a scaled u is no better known than F itself
+            off = np.abs(np.asarray(self.map.kept_value(), float) - self.exact_value)
+            for number in range(kept, done):
+                bits = random_bits(self.settings.seed, Kind.SPECIAL, number, off.size)
+                size = np.nan_to_num(np.maximum(off, np.abs(value_errors[number])))
+                # Divided by what multiplies it again.
+                errors[number] += np.where(bits, size, -size) / OTHER_ALGORITHM
+        why = "" if done else why
+        return replace(sides, errors=errors, value_errors=value_errors, why_no_runs=why)
 
 
 def arithmetic_of(map_: DifferentiableMap, exact_value: Values, settings: RunSettings) -> Grain:
@@ -72,7 +274,9 @@ def arithmetic_of(map_: DifferentiableMap, exact_value: Values, settings: RunSet
     as under autocast, where all values are numbers of it and further from the exact ones than their
     dtype explains.
     """
-    grain = coarsest_grain(map_)
+    slots = (*map_.domain.slots, *map_.codomain.slots)
+    grains = [slot.grain for slot in slots if slot.size]
+    grain = max(grains, key=lambda each: each.unit, default=Grain())
     if settings.accumulate:
         return FORMATS[settings.accumulate]
     value = np.asarray(map_.kept_value(), float)
@@ -82,174 +286,8 @@ def arithmetic_of(map_: DifferentiableMap, exact_value: Values, settings: RunSet
     return grain
 
 
-def coarser_formats(
-    map_: DifferentiableMap, sides: ClaimedBesideExact, exact: Values
-) -> list[Grain]:
-    """Formats in which a function may compute inside, as under autocast; none where it does not.
-
-    Two things must show it. The noise of F alone might be rounding that cancellation magnifies;
-    then honest runs would be as far from the exact value. The distance alone might be another
-    function. A sum hides much of the rounding of its terms: formats up to 64 times as coarse as
-    what is seen are among those returned, the finest first.
-    """
-    honest = max((value_gap(exact + run, exact) for run in sides.value_errors), default=0.0)
-    distance = value_gap(np.asarray(map_.kept_value(), float), exact)
-    if not honest or distance <= 4 * honest:
-        return []
-    function = FunctionValues(map_)
-    scales = coordinate_scales(map_.domain, map_.point)
-    u, steps = random_tangent(map_.domain, scales, 0, 0), step_tables(sides.grain.unit)
-    slopes = slopes_along(function, u, steps)
-    size = np.where(function.centre != 0, np.abs(function.centre), np.inf)
-    noise = float(np.median(slopes.noise / size)) if size.size else 0.0
-    if not noise > 4 * sides.grain.unit:
-        return []
-    shown = max(noise, sides.grain.unit * distance / honest)
-    inside = (FORMATS["float16"], FORMATS["bfloat16"])
-    return [each for each in inside if sides.grain.unit < each.unit <= 64 * shown]
-
-
-def widen_by_value_errors(
-    map_: DifferentiableMap, sides: ClaimedBesideExact, exact: Values
-) -> ClaimedBesideExact:
-    """The sides with honest errors as large as F itself shows.
-
-    A value that is many times further from the exact one than those of honest runs, and yet as near
-    as a few roundings, is computed by another algorithm: its derivative may err as many times more.
-    """
-    honest = max((value_gap(exact + run, exact) for run in sides.value_errors), default=0.0)
-    distance = value_gap(np.asarray(map_.kept_value(), float), exact)
-    if not honest or distance <= 4 * honest:
-        return sides
-    return replace(sides, errors=sides.errors * (distance / honest))
-
-
-def widen_by_neighbours(
-    map_: DifferentiableMap,
-    reference: DifferentiableMap,
-    mode: Mode,
-    settings: RunSettings,
-    sides: ClaimedBesideExact,
-    *,
-    is_own: bool,
-) -> ClaimedBesideExact:
-    """The sides with honest errors as large as claims show at points nearby.
-
-    There the claims are rounded anew: what their errors have in common is a mistake, and by what
-    they differ is rounding, also that of another algorithm, as of exp(s - log sum exp s). Beside
-    honest runs of the function itself, `is_own`, they count for a few times as much at most: a
-    fused operator rounds inside, where an honest run has nothing to round.
-    """
-    probes, errors = _probes(map_, mode, settings.seed), []
-    step = max(2 * sides.grain.unit, _NEAR)
-    for number in range(RUNS):
-        moves = random_entries(settings.seed, Kind.NEARBY_POINT, number, map_.point.size)
-        x = round_to_formats(map_.domain, map_.point * (1 + step * moves))
-        try:
-            near, exact = map_.map_at(x), reference.map_at(x)
-            errors.append(products_of(near, mode, probes) - products_of(exact, mode, probes))
-        except (UsageError, MemoryError):
-            raise
-        except Exception:  # Unsupported, or the user's code may raise at another point
-            return sides
-    spread = (np.asarray(errors) - np.mean(errors, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
-    if is_own:
-        ratio = root_mean_square(spread) / max(root_mean_square(sides.errors), 1e-300)
-        return replace(sides, errors=sides.errors * min(max(ratio, 1.0), OTHER_ALGORITHM))
-    both = [sides.errors, spread] if len(sides.errors) else [spread]
-    louder = root_mean_square(spread) > root_mean_square(sides.errors)
-    other = sides.other_algorithm or (louder and sides.grain.unit <= SINGLE)
-    errors = len(both) ** 0.5 * np.concatenate(both)
-    return replace(sides, errors=errors, other_algorithm=other)
-
-
 def value_gap(value: Values, exact: Values) -> float:
     """Root mean square of the difference of two values, in parts of their size."""
     good = np.isfinite(value) & np.isfinite(exact)
     size = root_mean_square(exact[good])
     return root_mean_square((value - exact)[good]) / size if size else 0.0
-
-
-def claimed_beside_exact(
-    map_: DifferentiableMap,
-    reference: DifferentiableMap,
-    mode: Mode,
-    settings: RunSettings,
-    grain: Grain,
-) -> ClaimedBesideExact:
-    """What a map and its reference claim for a few probes, beside one run without any error.
-
-    Probes are random vectors of numbers that few bits can represent, and for the backward the
-    cotangent of ones: sums that are kept in few bits go wrong under it alone.
-    """
-    probes = _probes(map_, mode, settings.seed)
-    got = products_of(map_, mode, probes)
-    return ClaimedBesideExact(
-        space=map_.domain if mode == "backward" else map_.codomain,
-        got=got,
-        exact=products_of(reference, mode, probes),
-        errors=np.zeros((1, *got.shape)),
-        value_errors=np.zeros((1, map_.codomain.size)),
-        grain=grain,
-        other_algorithm=mode == "forward",
-    )
-
-
-def with_honest_runs(
-    map_: DifferentiableMap,
-    reference: DifferentiableMap,
-    mode: Mode,
-    settings: RunSettings,
-    sides: ClaimedBesideExact,
-    runs: int = RUNS,
-) -> ClaimedBesideExact:
-    """The sides with the errors of honest runs of the reference in their arithmetic."""
-    probes, exact, grain = _probes(map_, mode, settings.seed), sides.exact, sides.grain
-    value = np.asarray(reference.kept_value(), float)
-    errors, value_errors = np.empty((runs, *exact.shape)), np.empty((runs, value.size))
-    done, reason, unit = 0, "", max(grain.unit, _ROUNDABLE)
-    for number in range(runs):
-        try:
-            run = reference.rounded_map(unit, grain.tiny, settings.seed + number)
-            np.subtract(products_of(run, mode, probes), exact, errors[number])
-            value_errors[number] = np.asarray(run.kept_value(), float) - value
-            done = number + 1
-        except (UsageError, MemoryError):
-            raise
-        except Unsupported as missing:
-            reason = missing.reason
-            break
-        except Exception as error:  # the user's code may not run in rounded arithmetic
-            reason = f"it raised {type(error).__name__}"
-            break
-    back = grain.unit / unit  # errors of a finer arithmetic are smaller in proportion
-    errors, value_errors = errors[:done], value_errors[:done]
-    if back != 1:
-        errors *= back
-        value_errors *= back
-    if mode == "forward" and done:  # J u of a scaled u is no better known than F itself
-        off = np.abs(np.asarray(map_.kept_value(), float) - value)
-        honest = np.sqrt(np.mean(np.square(value_errors), axis=0))
-        off = np.nan_to_num(np.maximum(off, honest))
-        for number, run_error in enumerate(errors):
-            signs = np.where(random_bits(settings.seed, Kind.SPECIAL, number, off.size), 1.0, -1.0)
-            run_error += signs * off / OTHER_ALGORITHM  # which multiplies it again
-    why = "" if done else reason
-    return replace(sides, errors=errors, value_errors=value_errors, why_no_runs=why)
-
-
-def _probes(map_: DifferentiableMap, mode: Mode, seed: int) -> list[Values]:
-    space = map_.codomain if mode == "forward" else map_.domain
-    smallest = min((slot.size for slot in space.slots if slot.size), default=1)
-    count = 2 if smallest >= _FEW_ENTRIES else 4
-    if mode == "forward":
-        scales = coordinate_scales(map_.domain, map_.point)
-        draws = [random_entries(seed, Kind.TANGENT, k, scales.size) for k in range(count)]
-        return [round_to_formats(map_.domain, scales * draw) for draw in draws]
-    random = [random_cotangent(map_.codomain, seed, k) for k in range(count)]
-    return [*random, constant_cotangent(map_.codomain, seed)]
-
-
-def products_of(map_: DifferentiableMap, mode: Mode, probes: list[Values]) -> Values:
-    """J^T v, or J u, of every probe, (V, N)."""
-    return np.asarray(map_.products(np.asarray(probes), forward=mode == "forward"))

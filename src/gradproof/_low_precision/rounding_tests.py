@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._data.formats import SINGLE, Grain
-from gradproof._data.records import Statistic
 from gradproof._data.space import Slot, Values
 from gradproof._low_precision.rounding_runs import OTHER_ALGORITHM, ClaimedBesideExact
 
@@ -52,10 +51,6 @@ class Deviation:
     def is_wrong(self) -> bool:
         return not self.value <= OPEN_UP_TO * self.allowed
 
-    @property
-    def is_open(self) -> bool:
-        return not self.value <= self.allowed and not self.is_wrong
-
 
 @dataclass(frozen=True)
 class ArrayDeviations:
@@ -65,30 +60,40 @@ class ArrayDeviations:
         slot: its position.
         deviations: one for each statistic, the largest over groups.
         resolution: the largest factor on the whole array that would be accepted.
-        errors: standard deviation of the honest error of each entry, (N,).
         left_out: entries that are beyond the format's numbers, or that no honest run has.
     """
 
     slot: int
     deviations: tuple[Deviation, ...]
     resolution: float
-    errors: Values
-    left_out: int
+    left_out: int = 0
+
+    @property
+    def is_wrong(self) -> bool:
+        return any(each.is_wrong for each in self.deviations)
+
+    @property
+    def is_right(self) -> bool:
+        return all(each.value <= each.allowed for each in self.deviations)
 
 
-def array_deviations(sides: ClaimedBesideExact, tolerance: float) -> list[ArrayDeviations]:
+def array_deviations(
+    sides: ClaimedBesideExact, tolerance: float, *, until_doubt: bool = False
+) -> Iterator[ArrayDeviations]:
     """The deviations of every array of the products.
 
     Args:
         sides: claims, exact products and honest errors.
         tolerance: relative tolerance that the user chose, beside what rounding explains.
+        until_doubt: whether to stop after an array that is not right.
     """
-    found = []
     for position, slot in enumerate(sides.space.slots):
         if slot.size:
             span = sides.space.span(position)
-            found.append(_deviations_of_array(sides, position, slot, span, tolerance))
-    return found
+            found = _deviations_of_array(sides, position, slot, span, tolerance)
+            yield found
+            if until_doubt and not found.is_right:
+                return
 
 
 def _deviations_of_array(
@@ -101,7 +106,7 @@ def _deviations_of_array(
     if missing.any():
         probe, k = (int(at[0]) for at in np.nonzero(missing))
         nan = Deviation("worst entry", math.inf, 0.0, (probe, k))
-        return ArrayDeviations(position, (nan,), 0.0, np.zeros(slot.size), 0)
+        return ArrayDeviations(position, (nan,), 0.0)
     gap = got - exact
     if not usable.all():
         gap, exact, runs = (np.where(usable, each, 0.0) for each in (gap, exact, runs))
@@ -123,19 +128,7 @@ def _deviations_of_array(
     slope = next(each.allowed for each in every if each.name == "slope")
     resolution = math.inf if is_drowned else slope
     left_out = int(slot.size - usable.sum())
-    return ArrayDeviations(position, tuple(every), resolution, sums.entry_errors, left_out)
-
-
-def statistics_of(
-    arrays: list[ArrayDeviations], sides: ClaimedBesideExact, reference: str
-) -> tuple[Statistic, ...]:
-    """Every deviation as a report tells it, in eps of the arithmetic, against a named reference."""
-    eps, slots = 2 * sides.grain.unit, sides.space.slots
-    return tuple(
-        Statistic(reference, slots[array.slot].name, e.name, e.value / eps, e.allowed / eps, eps)
-        for array in arrays
-        for e in array.deviations
-    )
+    return ArrayDeviations(position, tuple(every), resolution, left_out)
 
 
 class _Sums:
