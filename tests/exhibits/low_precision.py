@@ -232,6 +232,29 @@ def reconstruction(mean: Tensor, deviation: Tensor) -> Tensor:
     return (mean + deviation.exp() * noise).tanh().square().mean()
 
 
+def classes_and_sum(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Probabilities, and their sum, which is 1: its tangent is rounding alone."""
+    classes = x.softmax(-1)
+    return classes, classes.sum(-1)
+
+
+def pushed_classes(factor: float) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Forward mode of the two."""
+
+    def jvp(tangent: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        classes = x.softmax(-1)
+        pushed = classes * (tangent - (tangent * classes).sum(-1, keepdim=True))
+        return factor * pushed, pushed.sum(-1)
+
+    return jvp
+
+
+def pulled_classes(g: Tensor, of_sum: Tensor, x: Tensor) -> Tensor:
+    """Not differentiable itself, as of a kernel."""
+    classes, g = x.softmax(-1).detach(), (g + of_sum.unsqueeze(-1)).detach()
+    return classes * (g - (g * classes).sum(-1, keepdim=True))
+
+
 def square(z: Tensor) -> Tensor:
     return z * z
 
@@ -559,6 +582,18 @@ EXHIBITS = (
             also=frozenset({"forward", "second_point"}),
         )
         for name, dtype, seed in (("float32", SINGLE, 0), ("bfloat16", BRAIN, 2))
+    ),
+    *(
+        Exhibit(
+            # Without a double backward no honest run has a tangent, but each has a value
+            name=f"tenth_more_of_tangents_beside_a_sum_that_is_one_in_{name}",
+            wrong=ruled(classes_and_sum, pulled_classes, pushed_classes(1.1)),
+            right=ruled(classes_and_sum, pulled_classes, pushed_classes(1.0)),
+            make_inputs=low(3, 7, dtype=dtype),
+            check="forward",
+            also=frozenset({"forward_vs_backward", "functional_jvp"}),
+        )
+        for name, dtype in (("float32", SINGLE), ("bfloat16", BRAIN))
     ),
     Exhibit(
         name="mean_of_distances_in_bfloat16",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -38,7 +39,9 @@ def rounding_result(
         for array in arrays
         for e in array.deviations
     )
-    resolution = max((array.resolution for array in arrays), default=0.0)
+    # Of arrays that drown in honest rounding nothing is known: others give the resolution.
+    known = [array.resolution for array in arrays if math.isfinite(array.resolution)]
+    resolution = max(known, default=0.0)
     notes = [
         f"{array.left_out} of {slots[array.slot].size} entries of {slots[array.slot].name} are "
         "beyond the format's numbers"

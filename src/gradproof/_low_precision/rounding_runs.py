@@ -137,17 +137,15 @@ class ModeBesideReference:
         yield sides
         sides = self._with_honest_runs(sides, range(_FEW_RUNS))
         yield sides
-        if not sides.why_no_runs:
+        if len(sides.errors):
             sides = self._with_honest_runs(sides, range(_FEW_RUNS, RUNS))
             yield sides
         distance, honest = self._distances_of_values(sides)
         is_other = honest > 0 and distance > _OTHER_VALUE * honest
         if is_other and not (self.settings.accumulate or self.settings.trusted):
             for grain in self._coarser_formats(sides, distance / honest):
-                note = (
-                    f"the function computes in {-math.log2(grain.unit):.0f} bits inside, whatever "
-                )
-                note += "the dtype of its arrays says"
+                bits = f"{-math.log2(grain.unit):.0f} bits"
+                note = f"the function computes in {bits} inside, whatever its arrays are"
                 sides = replace(sides, grain=grain, note=note)
                 sides = self._with_honest_runs(sides, range(RUNS))
                 yield sides
@@ -211,18 +209,18 @@ class ModeBesideReference:
         Beside honest runs of the function itself they count for a few times as much at most: a
         fused operator rounds inside, where an honest run has nothing to round.
         """
-        errors, step, point = [], max(2 * sides.grain.unit, _NEAR), self.map.point
+        moved, step, point = [], max(2 * sides.grain.unit, _NEAR), self.map.point
         for number in range(RUNS):
             moves = random_entries(self.settings.seed, Kind.NEARBY_POINT, number, point.size)
             x = round_to_formats(self.map.domain, point * (1 + step * moves))
             try:
                 near = self.products(self.map.map_at(x))
-                errors.append(near - self.products(self.reference.map_at(x)))
+                moved.append(near - self.products(self.reference.map_at(x)))
             except (UsageError, MemoryError):
                 raise
             except Exception:  # Unsupported, or the user's code may raise at another point
                 return sides
-        spread = (np.asarray(errors) - np.mean(errors, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
+        spread = (np.asarray(moved) - np.mean(moved, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
         size, honest = root_mean_square(spread), root_mean_square(sides.errors)
         if self.is_own:
             times = min(max(size / max(honest, 1e-300), 1.0), OTHER_ALGORITHM)
@@ -233,37 +231,43 @@ class ModeBesideReference:
 
     def _with_honest_runs(self, sides: ClaimedBesideExact, numbers: range) -> ClaimedBesideExact:
         """The sides with the errors of these honest runs, beside those with smaller numbers."""
-        kept, grain, why = numbers.start, sides.grain, ""
-        errors = np.empty((numbers.stop, *sides.exact.shape))
+        kept, grain, is_forward = numbers.start, sides.grain, self.mode == "forward"
+        errors = np.zeros((numbers.stop, *sides.exact.shape))
         value_errors = np.empty((numbers.stop, self.exact_value.size))
         errors[:kept], value_errors[:kept] = sides.errors[:kept], sides.value_errors[:kept]
-        done, unit = kept, max(grain.unit, _ROUNDABLE)
+        done, why, unit = kept, sides.why_no_runs if kept else "", max(grain.unit, _ROUNDABLE)
+        valued, has_products = kept, bool(kept) and not why
         for number in numbers:
             try:
                 run = self.reference.rounded_map(unit, grain.tiny, self.settings.seed + number)
-                np.subtract(self.products(run), sides.exact, errors[number])
                 value_errors[number] = np.asarray(run.kept_value(), float) - self.exact_value
-                done = number + 1
+                valued = number + 1
+                if not why:
+                    np.subtract(self.products(run), sides.exact, errors[number])
+                    done, has_products = number + 1, True
             except (UsageError, MemoryError):
                 raise
             except Unsupported as missing:
                 why = missing.reason
-                break
+                if not is_forward or valued == number:
+                    break
             except Exception as error:  # the user's code may not run in rounded arithmetic
                 why = f"it raised {type(error).__name__}"
                 break
+        if is_forward and not has_products:
+            done = valued  # without a double backward there are runs of F alone
         errors, value_errors, made = errors[:done], value_errors[:done], slice(kept, done)
         if unit != grain.unit:  # errors of a finer arithmetic are smaller in proportion
             errors[made] *= grain.unit / unit
             value_errors[made] *= grain.unit / unit
-        if self.mode == "forward":  # J u of a scaled u is no better known than F itself
+        if is_forward:  # J u of a scaled u is no better known than F itself
             off = np.abs(np.asarray(self.map.kept_value(), float) - self.exact_value)
             for number in range(kept, done):
                 bits = random_bits(self.settings.seed, Kind.SPECIAL, number, off.size)
                 size = np.nan_to_num(np.maximum(off, np.abs(value_errors[number])))
                 # Divided by what multiplies it again.
                 errors[number] += np.where(bits, size, -size) / OTHER_ALGORITHM
-        why = "" if done else why
+        why = "" if has_products else why
         return replace(sides, errors=errors, value_errors=value_errors, why_no_runs=why)
 
 

@@ -115,7 +115,7 @@ def _deviations_of_array(
     is_left = np.abs(exact) > _CANCELLED / sides.grain.unit * honest
     is_drowned = exact.any() and not (is_left & (exact != 0)).any()
     exact = np.where(is_left, exact, 0.0)
-    sums = _Sums(gap, exact, runs, eps, slot.grain, tolerance, bool(sides.errors.shape[0]))
+    sums = _Sums(gap, exact, runs, eps, slot.grain, tolerance, not sides.why_no_runs)
     every = [sums.worst_entry(), sums.root_mean_square()]
     if eps > 2 * SINGLE and slot.size >= _MANY:
         every.append(sums.percentile())
@@ -154,7 +154,7 @@ class _Sums:
         measured: bool,
     ) -> None:
         self.gap, self.exact, self.runs, self.eps = gap, exact, runs, eps
-        self.tolerance, self.tiny = tolerance, grain.tiny
+        self.tolerance, self.tiny, self.measured = tolerance, grain.tiny, measured
         self.size = _rms(exact)
         self.square = np.einsum("vn,vn->n", exact, exact)
         honest = np.sqrt(np.einsum("rvn,rvn->n", runs, runs) / max(runs[..., 0].size, 1))
@@ -165,7 +165,7 @@ class _Sums:
             honest, np.minimum(usual, 4 * np.maximum(honest, eps * own_size))
         )
         if not measured:  # a chain of operations whose roundings add up as random ones
-            self.entry_errors = eps * np.maximum(own_size, self.size)
+            self.entry_errors = np.maximum(self.entry_errors, eps * np.maximum(own_size, self.size))
         # Sums inside an operation, as of a product of matrices, err by the size of all entries.
         self.typical = _rms(self.entry_errors) + eps * self.size / 2
 
@@ -221,10 +221,9 @@ class _Sums:
         for groups in groupings:
             off, alike = np.abs(groups.sums(error)), groups.sums(sizes)
             independent = np.sqrt(groups.sums(square_of_terms))
+            spread = (not self.measured) * self.eps * (2 * independent + alike / 8)
             if len(honest):
-                spread = np.sqrt(np.mean(groups.sums(honest) ** 2, axis=0))
-            else:
-                spread = self.eps * (2 * independent + alike / 8)
+                spread = np.maximum(spread, np.sqrt(np.mean(groups.sums(honest) ** 2, axis=0)))
             pooled = _rms(spread) / max(_rms(independent), 1e-300) * independent
             allowed = _SUMS * np.maximum(spread, pooled) + self.eps * (6 * independent + alike / 2)
             allowed += floor + self.tolerance * alike
