@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -44,17 +45,20 @@ _NEIGHBOURS, _NEIGHBOURS_TRIED = 2, 8
 
 
 def point_result(
-    comparison: Comparison, slopes: Slopes | None = None, *, quick: bool = False
+    comparison: Comparison,
+    known_slopes: Callable[[], Slopes] | None = None,
+    *,
+    quick: bool = False,
 ) -> PointResult:
     """What differences of F say of the claims: at the point, and beside it where F is not smooth.
 
     Args:
         comparison: of one mode.
-        slopes: measured slopes along the first tangent, where they are known.
+        known_slopes: returns measured slopes along the first tangent, and keeps them.
         quick: whether one tangent is enough: what is wrong along it fails without a place, what is
             open stays open, and ill-scaled inputs are not asked again.
     """
-    found = result_at_point(comparison, slopes, quick=quick)
+    found = result_at_point(comparison, known_slopes, quick=quick)
     if found.kinks and found.verdict is not Verdict.FAILED:
         where = f"at {count_of(len(found.kinks))}"
         if comparison.settings.other_inputs:
@@ -65,7 +69,10 @@ def point_result(
 
 @np.errstate(all="ignore")
 def result_at_point(
-    comparison: Comparison, slopes: Slopes | None = None, *, quick: bool = False
+    comparison: Comparison,
+    known_slopes: Callable[[], Slopes] | None = None,
+    *,
+    quick: bool = False,
 ) -> PointResult:
     """What differences of F say of the claims at the point alone."""
     if not comparison.inputs or not comparison.outputs:
@@ -73,13 +80,13 @@ def result_at_point(
     if not np.isfinite(comparison.function.centre).any():
         return _result_without_values(comparison)
     if quick:
-        screen = screen_along(comparison, comparison.u, slopes)
+        screen = screen_along(comparison, comparison.u, known_slopes)
         if screen.decisions.wrong.any():
             return PointResult(Verdict.FAILED, "wrong along a tangent")
         if screen.decisions.open.any() and not screen.is_flat:
             return inconclusive_point("not resolved along a tangent")
     else:
-        screen = first_screen(comparison, slopes)
+        screen = first_screen(comparison, known_slopes)
     decisions = screen.decisions
     if screen.is_flat:
         return _flat_result(comparison, screen, is_point_enough=quick)

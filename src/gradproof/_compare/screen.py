@@ -8,6 +8,7 @@ v.F are compared with (J^T v).u for a few cotangents v: their bars come from the
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +29,7 @@ from gradproof._numdiff.values import DifferenceTable
 _FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
 _ILL_SCALED_ROUNDS = 3
 _MANY = 1 << 16  # inputs or outputs: of ill-scaled ones no finer table is made
+_MOST_OF_SLOPE = 0.5  # that ill-scaled columns add to it: asked alone they show no more
 CANCELS = 2.0**20  # of its slope along a tangent, that the terms of a row may be
 _MOSTLY_NOISE = 0.25  # of what F moves by over the longest step of the usual table
 
@@ -63,19 +65,20 @@ class Screen:
 def screen_along(
     comparison: Comparison,
     u: Values,
-    slopes: Slopes | None = None,
+    known_slopes: Callable[[], Slopes] | None = None,
     *,
     finer: bool = True,
 ) -> Screen:
     """Compare along u, by the finer step table too where the usual one leaves something open.
 
-    Of many outputs the finer table is made for the open ones alone.
+    Of many outputs the finer table is made for the open ones alone. Slopes that are known are asked
+    for where rows can be compared.
     """
     function = comparison.function
     claimed = comparison.claim.push(u)
     if claimed is None:
         return _screen_of_functionals(comparison, u)
-    slopes = slopes_along(function, u, comparison.steps) if slopes is None else slopes
+    slopes = known_slopes() if known_slopes else slopes_along(function, u, comparison.steps)
     decisions = decisions_of_rows(comparison, slopes, claimed)
     if finer and decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
         if claimed.size > BLOCK:
@@ -88,13 +91,15 @@ def screen_along(
     return Screen(u, slopes, claimed, decisions)
 
 
-def first_screen(comparison: Comparison, slopes: Slopes | None = None) -> Screen:
+def first_screen(
+    comparison: Comparison, known_slopes: Callable[[], Slopes] | None = None
+) -> Screen:
     """The screen along the first tangent; along a second one too where the first is unlucky.
 
     A row may cancel along one tangent: what is open only then is decided by another. Of functionals
     two tangents are always asked, since an error may be orthogonal to one.
     """
-    screen = screen_along(comparison, comparison.u, slopes)
+    screen = screen_along(comparison, comparison.u, known_slopes)
     decisions = screen.decisions
     if decisions.wrong.any() or screen.is_flat:
         return screen
@@ -182,6 +187,9 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             is_zero = terms[ill_scaled] <= rounding_part(comparison.claim.unit) * largest
             return None, 0 if is_zero.all() else int(ill_scaled.sum())
         few = max(comparison.inputs, comparison.outputs) <= _MANY
+        part = np.linalg.norm(terms[ill_scaled]) / np.linalg.norm(terms[remaining])
+        if not few and part > _MOST_OF_SLOPE:
+            break  # bars fall with the slope, which is nearly the same without the others
         again = screen_along(comparison, np.where(ill_scaled, comparison.u, 0.0), finer=few)
         if again.decisions.wrong.any():
             return again, 0

@@ -65,9 +65,8 @@ def mode_result(
     with np.errstate(all="ignore"):
         if measurements.settings.asks_reference_only or not measurements.is_double:
             return _result_against_references(measurements, mode, check, quick=quick)
-        found = point_result(
-            _comparison(measurements, mode, check), measurements.slopes, quick=quick
-        )
+        comparison = _comparison(measurements, mode, check)
+        found = point_result(comparison, lambda: measurements.slopes, quick=quick)
         if measurements.reference is None:
             return found
         if found.verdict is Verdict.INCONCLUSIVE:
@@ -243,9 +242,9 @@ def _formula_result(exact: Measurements, mode: Mode, check: str, *, quick: bool)
     even so.
     """
     first = _comparison(exact, mode, check)
-    if quick and (found := point_result(first, quick=True)).verdict is Verdict.PASSED:
-        return found
-    found = point_result(first)
+    found = point_result(first, lambda: exact.slopes, quick=quick)
+    if quick and found.verdict is not Verdict.PASSED:
+        found = point_result(first, lambda: exact.slopes)
     if found.verdict is not Verdict.FAILED:
         return found
     unit = max(first.unit, FORMATS["float32"].unit)
