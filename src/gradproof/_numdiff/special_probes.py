@@ -100,7 +100,7 @@ def split_probe(
         scales: of the entries of a tangent; None for a cotangent.
     """
     space = spaces[0]
-    shares = _split_shares(space, seed)
+    shares = split_shares(space, seed)
     terms = [Term("dense", _DENSE, probe)]
     if 0 < space.size <= KEPT:
         # J w may cancel, as that of a softmax: it is kept small beside J u, u in units of scales.
@@ -179,7 +179,7 @@ def _reach(
     return 2.0**up, 2.0**-down, _LOST * normal
 
 
-def _split_shares(space: Space, seed: int) -> Values:
+def split_shares(space: Space, seed: int) -> Values:
     """The part of each entry that belongs to the first of two parts: 0, 1/2 or 1, (k,).
 
     The first row of each array belongs to one part and the last row to the other, so that each

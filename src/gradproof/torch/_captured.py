@@ -30,6 +30,9 @@ from gradproof.torch._tree import Tree, keystr
 # backwards, hold the user's.
 _WITHOUT_WEIGHTS = ("torch.", "gradproof.")
 
+# Types of values that hold no tensor.
+CONSTANTS = frozenset((int, float, complex, bool, str, type(None), torch.dtype))
+
 Name = str | int  # of a captured tensor; of one that is an argument as well its place among those
 
 
@@ -143,13 +146,18 @@ class Captured:
 
     def _search_place(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
         """What a place holds: tensors to exchange, and more to look into."""
+        if type(value) in CONSTANTS:
+            return
         tree = Tree(value)
         names: dict[int, Name] = {}
         for place, (leaf, path) in enumerate(zip(tree.leaves, tree.paths, strict=True)):
+            is_tensor = isinstance(leaf, torch.Tensor)
+            if type(leaf) in CONSTANTS or (is_tensor and not leaf.requires_grad):
+                continue
             own = name + keystr(path) if name or not path else f"{path[0].key}{keystr(path[1:])}"
-            if not isinstance(leaf, torch.Tensor):
+            if not is_tensor:
                 self._search(leaf, own)
-            elif is_differentiable(leaf) and leaf.requires_grad:
+            elif is_differentiable(leaf):
                 names[place] = self._name_tensor(own, leaf)
         if names:
             self._spots.append(_Spot(tree, names, value, write))

@@ -1,7 +1,7 @@
 """The ordinary gradcheck in one function, read from top to bottom: passed, or not decided.
 
 Most calls of gradcheck are about a right derivative of a plain function in double precision. Of
-these `decide_quickly` asks what the engine asks, in 6 or 8 calls of F and about 12 backwards, and
+these `decide_quickly` asks what the engine asks, in 6 or 8 calls of F and about 11 backwards, and
 knows two answers: "passed", of which the engine would say the same, and "not decided". Whatever is
 wrong, unusual or unclear is not decided; the engine then begins at the beginning. So nothing here
 explains, locates or excuses anything, and no tolerance is wider than the engine's.
@@ -27,19 +27,15 @@ from gradproof._compare.tolerances import (
     bound_of_entry,
     rounding_part,
 )
-from gradproof._data.space import Mask, Space, Values
+from gradproof._data.space import Space, Values, norm
 from gradproof._guard import keep_warnings, take_turn
-from gradproof._guard.random import RandomState
-from gradproof._numdiff.probes import (
-    Kind,
-    constant_cotangent,
-    random_entries,
-)
-from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes
-from gradproof._numdiff.special_probes import FULL_MANTISSA, cancelling_cotangent
+from gradproof._guard.random import GLOBAL, RandomState
+from gradproof._numdiff.probes import Kind, constant_cotangent, random_entries
+from gradproof._numdiff.slopes import BLOCK, measured_slopes
+from gradproof._numdiff.special_probes import FULL_MANTISSA, cancelling_cotangent, split_shares
 from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import DifferenceTable
-from gradproof.torch._captured import Captured
+from gradproof.torch._captured import CONSTANTS, Captured
 from gradproof.torch._compat import UndefinedGrad, run_engine
 from gradproof.torch._layouts import cotangent_layouts, in_layout
 from gradproof.torch._memory import private_copy
@@ -50,11 +46,10 @@ from gradproof.torch._tensors import slot_like
 
 MOST_ENTRIES = 1 << 22  # inputs, or outputs: the tables of more take too much memory
 _NUMPY = {torch.float64: np.float64, torch.complex128: np.complex128}
-_CONSTANTS = frozenset((int, float, complex, bool, str, type(None), torch.dtype))
 _UNIT = 2.0**-53
-_TABLE = step_tables(_UNIT).quick
-assert _TABLE is not None
-_STEPS = _TABLE.steps  # two
+_TABLES = step_tables(_UNIT)
+assert _TABLES.quick is not None
+_QUICK, _USUAL = _TABLES.quick.steps, _TABLES.usual.steps
 _LARGE = 2.0**20  # times as large as usual
 _SAME = 2.0**-36  # of the terms of a sum, that sums in another order differ by
 
@@ -76,15 +71,17 @@ def decide_quickly(
         state, random = ThreadState.now(), RandomState()
         if not state.is_usual():
             return None
-        is_unchanged = False
+        pytorch, is_unchanged = GLOBAL["PyTorch"], False
         try:
-            torch.rand((), device="cpu")  # a seed that a backward sets is another state than this
-            drawn = RandomState()
+            pytorch.draw()  # a seed that a backward sets is another state than this
+            drawn = pytorch.get()
             with np.errstate(all="ignore"):
                 run = contextvars.copy_context().run
                 bound = run(lambda: _decision(*make(), seed, undefined=undefined))
             is_unchanged = ThreadState.now() == state
-            return bound if is_unchanged and not drawn.moved_generators() else None
+            is_same = pytorch.same(pytorch.get(), drawn)
+            has_drawn = not is_same or random.moved_generators() != ["PyTorch"]
+            return None if has_drawn or not is_unchanged else bound
         except Exception:  # what the user's code raises it raises again in the engine
             return None
         finally:
@@ -115,12 +112,12 @@ def _decision(
                 continue
             usual = value.dtype in _NUMPY and value.is_leaf and value.is_contiguous()
             usual = usual and not value._backward_hooks  # which are part of the derivative
-            if not usual or value.storage_offset() or not 0 < value.numel() <= MOST_ENTRIES:
+            if not usual or value.storage_offset() or value.numel() > MOST_ENTRIES:
                 return None
             places.append(place)
             leaves.append(value)
-        elif type(value) not in _CONSTANTS and not (
-            type(value) is tuple and _CONSTANTS.issuperset(map(type, value))
+        elif type(value) not in CONSTANTS and not (
+            type(value) is tuple and CONSTANTS.issuperset(map(type, value))
         ):
             return None
     held = Captured(fn, leaves)
@@ -146,7 +143,7 @@ def _decision(
     for y in outputs:
         if type(y) is not torch.Tensor or y.dtype not in _NUMPY or y.layout is not torch.strided:
             return None
-        if not (y.requires_grad and y.is_cpu and 0 < y.numel() <= MOST_ENTRIES):
+        if not (y.requires_grad and y.is_cpu and y.numel() <= MOST_ENTRIES):
             return None
     if not outputs or [t.stride() for t in tensors] != [t.stride() for t in leaves]:
         return None
@@ -154,9 +151,9 @@ def _decision(
     codomain = Space(tuple([slot_like("", y) for y in outputs]))
     n, m = domain.size, codomain.size
     x, centre = _vector(tensors).copy(), _vector(outputs).copy()
-    draws = random_entries(seed, Kind.TANGENT, 0, n + 2 * m)
+    draws = random_entries(seed, Kind.TANGENT, 0, n + m)
     scales = coordinate_scales(domain, x)
-    u, v = scales * draws[:n], draws[n : n + m]
+    u, v = scales * draws[:n], draws[n:]
     probes = _Rows(4, outputs)
     probes.write(slice(None), v)
     weights = tuple([t.requires_grad_() for t in probes.tensors(0)])
@@ -183,8 +180,9 @@ def _decision(
         is_transpose = abs(v @ found - gradient @ direction) <= MODES_AGREE * _UNIT * size
         return found if is_transpose else None
 
-    claimed = push(u)
-    if claimed is None:
+    is_empty = not n or not m  # of no entry anything is right that is a gradient of zero
+    claimed = np.zeros(m) if is_empty else push(u)
+    if claimed is None or (is_empty and gradient.any()):
         return None
 
     # 3. F at the point once more, with what it saves for its backward; and at x + h u and x - h u
@@ -197,19 +195,17 @@ def _decision(
     # A sum is finite only if all its terms are.
     if not (math.isfinite(x.sum() + centre.sum()) and _same(_vector(twin), centre)):
         return None
-    in_single = _same(centre, centre.astype(np.float32))
+    in_single = m > 0 and _same(centre, centre.astype(np.float32))
     handed = _Rows(1, leaves)
     moved = handed.tensors(0)
 
-    # The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
-    # error bar of the measured slope, which is infinite unless F is plainly smooth, and the
-    # rounding of the claim, whose terms may cancel along u. Both must be small beside the slope for
-    # a row to be tested. None where a row is off; else the slopes, the rows that are not tested,
-    # and the bound of the others.
-    def rows_along(direction: Values, claimed: Values) -> tuple[Slopes, Mask, float] | None:
-        values = _Rows(2 * len(_STEPS), outputs)
-        for k, way in enumerate([way for step in _STEPS for way in (step, -step)]):
-            point = x + way * direction
+    # F at x + w u for some w, a row of a table each; None where it is no number, has another shape,
+    # or may be computed in float32.
+    def values_along(direction: Values, ways: Sequence[float]) -> Values | None:
+        values = _Rows(len(ways), outputs)
+        for k, way in enumerate(ways):
+            point = way * direction
+            point += x
             handed.write(0, point)
             result = run(moved)
             found = [result[k] for k in floating]
@@ -218,46 +214,51 @@ def _decision(
             if not _same(handed.flat()[0], point):
                 return None
         table = values.flat()
-        if not math.isfinite(table.sum()):
-            return None
         if in_single and _same(table[0], table[0].astype(np.float32)):
-            return None  # F may be computed in float32
-        units, jitter = np.full(m, _UNIT), np.zeros(m)
-        differences = DifferenceTable(_STEPS, centre, table[0::2], table[1::2], units, jitter, m)
-        slopes = measured_slopes(differences)
-        typical = math.sqrt(slopes.low @ slopes.low / m)
-        untested, bound = np.empty(m, bool), 0.0
+            return None
+        return table if math.isfinite(table.sum()) else None
+
+    # The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
+    # error bar of the measured slope, which is infinite unless F is plainly smooth, and the
+    # rounding of the claim, whose terms may cancel along u. Both must be small beside the slope for
+    # a row to be tested. None where a row is off, or none moves; else whether all rows are tested,
+    # the largest bar times |v|, and the bound.
+    def rows_along(
+        direction: Values, claimed: Values, steps: Values = _QUICK
+    ) -> tuple[bool, float, float] | None:
+        table = values_along(direction, [way for step in steps for way in (step, -step)])
+        if table is None or not (change := norm(table[2] - table[3])):
+            return None
+        typical = change / (2 * float(steps[1]) * math.sqrt(m))
+        are_tested, bar, bound = True, 0.0, 0.0
         for start in range(0, m, BLOCK):
             here = slice(start, start + BLOCK)
-            low, claim = slopes.low[here], claimed[here]
-            off, slope = np.abs(claim - low), np.abs(low)
+            claim, part = claimed[here], table[:, here]
+            units, jitter = np.full(claim.size, _UNIT), np.zeros(claim.size)
+            sides = centre[here], part[0::2], part[1::2]
+            differences = DifferenceTable(steps, *sides, units, jitter, claim.size)
+            slopes = measured_slopes(differences).without_kinks()
+            off, slope = np.abs(claim - slopes.low), np.abs(slopes.low)
             size = np.maximum(slope, np.abs(claim))
             terms = np.where(slope > 0, np.minimum(typical, CANCELS * slope), typical)
-            allowed = slopes.bar[here] + rounding_part(_UNIT) * np.maximum(size, terms)
+            allowed = slopes.bar + rounding_part(_UNIT) * np.maximum(size, terms)
             if not (off <= allowed).all():
                 return None
             tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
-            tested |= slopes.still[here] & (claim == 0)
-            parts = np.where(tested, (off + allowed) / np.maximum(size, typical), 0.0)
-            untested[here], bound = ~tested, max(bound, float(np.fmax.reduce(parts)))
-        return slopes, untested, bound
+            tested |= slopes.still & (claim == 0)
+            are_tested &= bool(tested.all())
+            bar = max(bar, float(np.max(np.abs(v[here]) * slopes.bar)))
+            bound = max(bound, float(np.max((off + allowed) / np.maximum(size, typical))))
+        if not are_tested and steps is _QUICK and m <= BLOCK:
+            return rows_along(direction, claimed, _USUAL)
+        return are_tested, bar, bound
 
-    # 4. Every row along u. What its terms leave there may be small by chance: another tangent tests
-    # it then.
-    rows = rows_along(u, claimed)
-    if rows is None or rows[0].still.all():
+    # 4. Every row along u: by two steps, and by those of the usual table where a row is not plainly
+    # smooth, or its terms nearly cancel.
+    rows = (True, 0.0, math.nan) if is_empty else rows_along(u, claimed)
+    if rows is None or not rows[0]:
         return None
-    bar, untested, bound = rows[0].bar, rows[1], rows[2]
-    del rows  # of long vectors it is most of the memory
-    if untested.any():
-        other = scales * random_entries(seed, Kind.TANGENT, 1, n)
-        image = push(other)
-        if image is None or (again := rows_along(other, image)) is None:
-            return None
-        slopes, untested_again, bound_again = again
-        if (untested & untested_again).any():
-            return None
-        bar, bound = np.where(untested, slopes.bar, bar), max(bound, bound_again)
+    _, bar, bound = rows
 
     # 5. The same cotangent gives the same gradient, to the last bit, on the other run as well, and
     # up to rounding whether it is made to be differentiated or not; a gradient is the same kind of
@@ -306,16 +307,16 @@ def _decision(
         probes.write(2, cancelling)
         total.add(5.0 * pull(lent))
         whole += 5.0 * cancelling
-    shares = _shares(draws[n + m :], codomain, outputs)
+    shares = split_shares(codomain, seed)
     part, single = shares * whole, np.zeros(m)  # of another sign than the largest of that part
-    moving = np.flatnonzero(claimed)
-    single[moving[seed % len(moving)]] = math.copysign(
-        FULL_MANTISSA[seed % 2], part[np.abs(part).argmax()]
-    )
+    moving = np.flatnonzero(claimed) if n else np.arange(m)
+    if m:
+        sign = part[np.abs(part).argmax()]
+        single[moving[seed % len(moving)]] = math.copysign(FULL_MANTISSA[seed % 2], sign)
     probes.write(2, _LARGE * single)
     total.add(4.0 / _LARGE * pull(lent))
     whole += 4.0 * single
-    stacks = [stack for stack in cotangent_layouts(outputs) if stack != "expanded"]
+    stacks = [stack for stack in cotangent_layouts(outputs) if stack != "expanded"] or [""]
     large, small = _LARGE * FULL_MANTISSA[0], FULL_MANTISSA[1] / _LARGE
     probes.write(3, large * shares * whole)
     parts = pull([in_layout(t, stacks[0]) for t in probes.tensors(3)]) / large
@@ -335,16 +336,17 @@ def _decision(
     # asked without the others.
     columns = np.maximum(np.abs(gradient), np.abs(of_sum))
     columns = np.maximum(columns, np.abs(parts + rest)) * np.abs(u)
-    ill_scaled = RESOLUTION * columns <= np.max(np.abs(v) * bar)
+    ill_scaled = RESOLUTION * columns <= bar
+    if (is_zero := ill_scaled & (columns == 0)).any():  # F must stand still as they move
+        values = values_along(np.where(is_zero, u, 0.0), (_QUICK[0], -_QUICK[0]))
+        if values is None or not _same(values, centre):
+            return None
+    ill_scaled ^= is_zero
     if ill_scaled.any():
         part = np.where(ill_scaled, u, 0.0)
         image = push(part)
-        if image is None or (rows := rows_along(part, image)) is None:
-            return None
-        slopes = rows[0]
-        still = slopes.still.all() and not image.any()
-        remaining = RESOLUTION * columns[ill_scaled] <= np.max(np.abs(v) * slopes.bar)
-        if remaining.any() and not still:
+        rows = None if image is None else rows_along(part, image)
+        if rows is None or not (RESOLUTION * columns[ill_scaled] > rows[1]).all():
             return None
 
     # 8. Undefined cotangents act like zeros: all of them, and those of some outputs beside others.
@@ -389,7 +391,7 @@ class _Rows:
     def __init__(self, count: int, like: Sequence[torch.Tensor]) -> None:
         self._count, self._like = count, like
         self._parts = [np.zeros((count, *t.shape), _NUMPY[t.dtype]) for t in like]
-        self._flat = [part.reshape(count, -1).view(np.float64) for part in self._parts]
+        self._flat = [p.reshape(count, p[0].size).view(np.float64) for p in self._parts]
 
     def flat(self) -> Values:
         """The table, (count, size)."""
@@ -415,10 +417,9 @@ class _Rows:
 
     def expanded(self, row: int) -> list[torch.Tensor]:
         """The first entry of each tensor of a row, in its shape with stride 0."""
-        first = [torch.from_numpy(part[row].reshape(-1)[:1].copy()) for part in self._parts]
-        shapes = [part.shape[1:] for part in self._parts]
         return [
-            t.as_strided(shape, [0] * len(shape)) for t, shape in zip(first, shapes, strict=True)
+            torch.from_numpy(part[row].reshape(-1)[:1].copy()).as_strided(t.shape, [0] * t.dim())
+            for part, t in zip(self._parts, self._like, strict=True)
         ]
 
 
@@ -433,21 +434,6 @@ def _vector(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor]
         part = given.numpy(force=True).reshape(-1)
         parts.append(part.view(np.float64) if part.dtype == np.complex128 else part)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _shares(draws: Values, space: Space, like: Sequence[torch.Tensor]) -> Values:
-    """The share of the large part in each entry: of the first row all or none, of others mixed."""
-    shares = (draws > 0).astype(float)
-    for k, tensor in enumerate(like):
-        part = shares[space.span(k)]
-        if part.size == 1:
-            part[:] = 0.5
-            continue
-        rows = part.reshape(next((extent for extent in tensor.shape if extent > 1), 2), -1)
-        rows[0] = rows[0, 0]
-        if len(rows) > 2 or rows.shape[1] == 1:
-            rows[-1] = 1.0 - rows[0, 0]
-    return shares
 
 
 def _same(one: Values, other: Values) -> bool:
@@ -470,8 +456,8 @@ class _Total:
     def is_zero(self, space: Space) -> bool:
         """Whether the sum is zero, but for the rounding of each array."""
         for k in range(len(space.slots)):
-            size = self._size[space.span(k)]
-            if not (np.abs(self._sum[space.span(k)]) <= _SAME * (size + size.max())).all():
+            off, size = np.abs(self._sum[space.span(k)]), self._size[space.span(k)]
+            if not (off <= _SAME * (size + size.max(initial=0.0))).all():
                 return False
         return math.isfinite(self._size.sum())
 
