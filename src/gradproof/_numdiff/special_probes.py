@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._data.formats import FORMATS, SINGLE
-from gradproof._data.space import KEPT, Slot, Space, Values
+from gradproof._data.space import KEPT, Mask, Slot, Space, Values
 from gradproof._numdiff.probes import Kind, random_bits, random_integer, unit_vector
 
 FULL_MANTISSA = (-math.pi / 3, math.e / 2)  # factors whose products need every digit
@@ -100,7 +100,7 @@ def split_probe(
         scales: of the entries of a tangent; None for a cotangent.
     """
     space = spaces[0]
-    shares = split_shares(space, seed)
+    shares = split_shares(space, random_bits(seed, Kind.SPECIAL, 8, space.size))
     terms = [Term("dense", _DENSE, probe)]
     if 0 < space.size <= KEPT:
         # J w may cancel, as that of a softmax: it is kept small beside J u, u in units of scales.
@@ -179,13 +179,13 @@ def _reach(
     return 2.0**up, 2.0**-down, _LOST * normal
 
 
-def split_shares(space: Space, seed: int) -> Values:
+def split_shares(space: Space, draws: Mask) -> Values:
     """The part of each entry that belongs to the first of two parts: 0, 1/2 or 1, (k,).
 
     The first row of each array belongs to one part and the last row to the other, so that each
     part has rows of zeros; entries between are drawn. A single number belongs to both, in halves.
     """
-    shares = random_bits(seed, Kind.SPECIAL, 8, space.size).astype(float)
+    shares = draws.astype(float)
     for position, slot in enumerate(space.slots):
         if slot.size < 2:
             shares[space.span(position)] = 0.5
