@@ -181,38 +181,42 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     by the ratio of the steps at least, as of x |x|, whose D falls as h; of most functions by its
     square.
     """
-    coarse, fine = table.steps
-    ratio = fine / coarse
-    slope = (table.ahead - table.behind) / (2 * table.steps[:, None])
-    even = (table.ahead + table.behind) / 2 - table.centre
+    coarse, fine = table.steps.tolist()
+    centre, ahead, behind, ratio = table.centre, table.ahead, table.behind, fine / coarse
+    slope = (ahead - behind) * (0.5 / table.steps[:, None])
+    even = (ahead + behind) * 0.5 - centre
     # Of an even part that falls as h^2, or that a kink makes at the coarse step alone, noise is
     # left; a kink at the point leaves much more. That is one sample of it, which may be small by
     # chance: no output is quieter than is usual among all, in its own ulps or by itself. One to
     # which that does injustice needs the whole table.
-    ulp = 2 * table.unit * np.maximum(np.abs(table.centre), np.abs(table.ahead[0]))
+    ulp = 2 * table.unit * np.maximum(np.abs(centre), np.abs(ahead[0]))
     noise = np.minimum(np.abs(even[1]), np.abs(even[1] - ratio**2 * even[0]))
     noise = np.maximum(noise, np.maximum(table.jitter, 0.5 * ulp))
     in_ulps, usual = _usual_noise(np.array([noise / np.where(ulp > 0, ulp, np.inf), noise]))
     noise = np.fmax(noise, np.fmax(in_ulps * ulp, usual))
     value, size = slope[1], np.abs(slope[1])
-    truncation, rounding = 2 * ratio * np.abs(value - slope[0]), 1.2 * _SIGMAS * noise / fine
+    truncation, rounding = 2 * ratio * np.abs(value - slope[0]), 1.2 * _SIGMAS / fine * noise
     finite = finite_values(value)
-    typical = math.sqrt(finite @ finite / finite.size)
+    typical = math.sqrt(finite.dot(finite) / finite.size)
     smooth = truncation <= 1e-6 * np.maximum(size, typical / 2)
     # A slope may be small by chance, and is tested beside the others; unless its output is small
     # too, and known better than by the noise of the others.
-    smooth &= (rounding <= _SHARP * size) | (
-        (rounding <= 1e-7 * typical) & (noise <= _FAR_ABOVE * ulp)
-    )
+    sharp = rounding <= _SHARP * size
+    if not sharp.all():
+        sharp |= (rounding <= 1e-7 * typical) & (noise <= _FAR_ABOVE * ulp)
+    smooth &= sharp
     smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(ulp.sum()) / max(ulp.size, 1)))
     # Whole numbers may be counts, which go in stairs below the finer step.
-    smooth &= (table.ahead[1] != table.centre) & (table.ahead[1] != np.floor(table.ahead[1]))
-    moves = table.moves
-    still = (moves == 0).all(axis=0)
-    bar = np.where(smooth, truncation + rounding, np.inf)
+    smooth &= (ahead[1] != centre) & (ahead[1] != np.floor(ahead[1]))
+    bar = truncation + rounding
+    bar[~smooth] = np.inf
+    still = value == 0
     if still.any():
+        still &= (ahead == centre).all(axis=0) & (behind == centre).all(axis=0)
         bar = np.where(still, _bars_at_rest(table, ulp), bar)
-    return Slopes(value, value.copy(), bar, noise, moves[0] / coarse, still)
+    # The larger move to either side is the odd part and the even part, in size.
+    steepness = np.abs(slope[0]) + np.abs(even[0]) / coarse
+    return Slopes(value, value.copy(), bar, noise, steepness, still)
 
 
 def _slopes_of_table(table: DifferenceTable) -> Slopes:

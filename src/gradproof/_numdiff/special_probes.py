@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._data.formats import FORMATS, SINGLE
-from gradproof._data.space import KEPT, Mask, Slot, Space, Values
+from gradproof._data.space import KEPT, Indices, Slot, Space, Values
 from gradproof._numdiff.probes import Kind, random_bits, random_integer, unit_vector
 
 FULL_MANTISSA = (-math.pi / 3, math.e / 2)  # factors whose products need every digit
@@ -179,7 +179,7 @@ def _reach(
     return 2.0**up, 2.0**-down, _LOST * normal
 
 
-def split_shares(space: Space, draws: Mask) -> Values:
+def split_shares(space: Space, draws: Values | Indices) -> Values:
     """The part of each entry that belongs to the first of two parts: 0, 1/2 or 1, (k,).
 
     The first row of each array belongs to one part and the last row to the other, so that each

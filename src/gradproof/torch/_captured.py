@@ -7,6 +7,7 @@ so that they are inputs like any other, and nothing of the user's changes.
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import types
@@ -129,11 +130,10 @@ class Captured:
         """Variables of enclosing functions, and globals that it mentions."""
         code = fn.__code__
         for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
-            try:
-                contents = cell.cell_contents
-            except ValueError:  # not filled yet
-                continue
-            self._search_place(contents, name, functools.partial(setattr, cell, "cell_contents"))
+            with contextlib.suppress(ValueError):  # not filled yet
+                self._search_place(
+                    cell.cell_contents, name, functools.partial(setattr, cell, "cell_contents")
+                )
         if str(fn.__globals__.get("__name__")).startswith(_WITHOUT_WEIGHTS):
             return
         for name in _global_names(code):
@@ -151,13 +151,10 @@ class Captured:
         tree = Tree(value)
         names: dict[int, Name] = {}
         for place, (leaf, path) in enumerate(zip(tree.leaves, tree.paths, strict=True)):
-            is_tensor = isinstance(leaf, torch.Tensor)
-            if type(leaf) in CONSTANTS or (is_tensor and not leaf.requires_grad):
-                continue
             own = name + keystr(path) if name or not path else f"{path[0].key}{keystr(path[1:])}"
-            if not is_tensor:
+            if not isinstance(leaf, torch.Tensor):
                 self._search(leaf, own)
-            elif is_differentiable(leaf):
+            elif is_differentiable(leaf) and leaf.requires_grad:
                 names[place] = self._name_tensor(own, leaf)
         if names:
             self._spots.append(_Spot(tree, names, value, write))

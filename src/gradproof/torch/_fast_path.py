@@ -30,7 +30,7 @@ from gradproof._compare.tolerances import (
 from gradproof._data.space import Space, Values, norm
 from gradproof._guard import keep_warnings, take_turn
 from gradproof._guard.random import GLOBAL, RandomState
-from gradproof._numdiff.probes import Kind, constant_cotangent, random_entries
+from gradproof._numdiff.probes import Kind, constant_cotangent, random_entries, unit_vector
 from gradproof._numdiff.slopes import BLOCK, measured_slopes
 from gradproof._numdiff.special_probes import FULL_MANTISSA, cancelling_cotangent, split_shares
 from gradproof._numdiff.steps import coordinate_scales, step_tables
@@ -151,12 +151,12 @@ def _decision(
     domain = Space(tuple([slot_like("", t) for t in leaves]))
     codomain = Space(tuple([slot_like("", y) for y in outputs]))
     n, m = domain.size, codomain.size
-    x, centre = _vector(tensors).copy(), _vector(outputs).copy()
-    draws = random_entries(seed, Kind.TANGENT, 0, n + 2 * m)
-    scales = coordinate_scales(domain, x)
-    u, v = scales * draws[:n], draws[n : n + m]
-    probes = _Rows(4, outputs)
-    probes.write(slice(None), v)
+    x, centre = _vector(leaves), _vector(outputs).copy()
+    draws = random_entries(seed, Kind.TANGENT, 0, n + m)
+    u, v = draws[:n], draws[n:]
+    u *= coordinate_scales(domain, x)
+    probes = _Rows(3, outputs)
+    probes.write(slice(2), v)
     weights = tuple([t.requires_grad_() for t in probes.tensors(0)])
     made = run_engine(outputs, weights, True, True, tensors, True, accumulate_grad=False)
     unused = [k for k, g in enumerate(made) if g is None]
@@ -167,7 +167,7 @@ def _decision(
             return None
     gradient = _vector(made, leaves).copy()
 
-    def push(direction: Values) -> Values | None:
+    def push(direction: Values, made: Sequence[Any]) -> Values | None:
         if m == 1:
             return np.atleast_1d(gradient @ direction / v)
         directions = _Rows(1, leaves)
@@ -182,7 +182,8 @@ def _decision(
         return found if is_transpose else None
 
     is_empty = not n or not m  # of no entry anything is right that is a gradient of zero
-    claimed = np.zeros(m) if is_empty else push(u)
+    claimed = np.zeros(m) if is_empty else push(u, made)
+    del made  # its graph takes as much memory as that of F
     if claimed is None or (is_empty and gradient.any()):
         return None
 
@@ -205,14 +206,10 @@ def _decision(
     def values_along(direction: Values, ways: Sequence[float]) -> Values | None:
         values = _Rows(len(ways), outputs)
         for k, way in enumerate(ways):
-            point = way * direction
-            point += x
-            handed.write(0, point)
+            handed.write_sum(x, way, direction)
             result = run(moved)
             found = [result[k] for k in floating]
             if len(result) != count or not values.read(k, found):
-                return None
-            if not _same(handed.flat()[0], point):
                 return None
         table = values.flat()
         if in_single and _same(table[0], table[0].astype(np.float32)):
@@ -231,17 +228,16 @@ def _decision(
         if table is None or not (change := norm(table[2] - table[3])):
             return None
         typical = change / (2 * float(steps[1]) * math.sqrt(m))
+        noise = np.broadcast_to(_UNIT, m), np.broadcast_to(0.0, m)
+        differences = DifferenceTable(steps, centre, table[0::2], table[1::2], *noise, m)
         are_tested, bar, bound = True, 0.0, 0.0
         for start in range(0, m, BLOCK):
             here = slice(start, start + BLOCK)
-            claim, part = claimed[here], table[:, here]
-            units, jitter = np.full(claim.size, _UNIT), np.zeros(claim.size)
-            sides = centre[here], part[0::2], part[1::2]
-            differences = DifferenceTable(steps, *sides, units, jitter, claim.size)
-            slopes = measured_slopes(differences).without_kinks()
+            claim, slopes = claimed[here], measured_slopes(differences.part(here)).without_kinks()
             off, slope = np.abs(claim - slopes.low), np.abs(slopes.low)
             size = np.maximum(slope, np.abs(claim))
-            terms = np.where(slope > 0, np.minimum(typical, CANCELS * slope), typical)
+            terms = np.minimum(typical, CANCELS * slope)
+            terms[slope == 0] = typical
             allowed = slopes.bar + rounding_part(_UNIT) * np.maximum(size, terms)
             if not (off <= allowed).all():
                 return None
@@ -279,74 +275,86 @@ def _decision(
             return None
         if g.dtype is not t.dtype or g.shape != t.shape:
             return None
-    plain = _vector(alike, leaves).copy()
-    if not _same(plain, gradient):  # there may be a kernel for each
-        repeated = _same(pull(probe), plain)
-        if not (repeated and _Total(plain, -gradient).is_zero(domain)):
+    plain = gradient
+    if not _same(_vector(alike, leaves), gradient):  # there may be a kernel for each
+        plain = _vector(alike, leaves).copy()
+        is_repeated = _same(pull(probe), plain)
+        if not (is_repeated and _Total(plain).add(-1.0, gradient).is_zero(domain)):
             return None
+    is_kept = all(map(torch.equal, saved, saved_before)) and _same(_vector(others), x)
+    if not is_kept or any(t.grad is not None for t in others):
+        return None
+    del twin, result, others, saved, saved_before
 
     # 6. Linearity, whatever the sizes, zeros and memory layouts of a cotangent. What is claimed of
     # special cotangents, one by one, adds up to what is claimed of two parts of their weighted sum,
     # one much larger than usual and one much smaller, with rows of zeros and single ones.
     constant = constant_cotangent(codomain, seed)
-    probes.write(3, constant)
-    of_sum = pull(probes.expanded(3))  # as sum() hands it over
-    total = _Total(2.0 * gradient, -of_sum)
-    whole = 2.0 * v - constant
+    probes.write(2, constant)
     lent = probes.tensors(2)  # one memory for several cotangents, as an allocator hands it out
+    ones = [t.reshape(-1)[:1].clone().as_strided(t.shape, [0] * t.dim()) for t in lent]
+    total = _Total(2.0 * gradient).add(-1.0, pull(ones))  # as sum() hands it over
+    whole = 2.0 * v - constant
     if m > 1:
         probes.write(2, -0.25 * constant)
-        total.add(3.0 * pull(lent))
+        total.add(3.0, pull(lent))
         whole -= 0.75 * constant
     if any(sum(extent > 1 for extent in y.shape) > 1 for y in outputs):
         for axis in (0, -1):  # as sum(dim) hands it over
-            equal = [_equal_along(t, axis) for t in probes.tensors(1)]
-            total.add(pull(equal))
+            equal = [_equal_along(t, axis) for t in probe]
+            total.add(1.0, pull(equal))
             whole += _vector(equal)
     elif m > 1:
         cancelling = cancelling_cotangent(codomain, seed)
         probes.write(2, cancelling)
-        total.add(5.0 * pull(lent))
+        total.add(5.0, pull(lent))
         whole += 5.0 * cancelling
-    shares = split_shares(codomain, draws[n + m :] > 0)
-    part, single = shares * whole, np.zeros(m)  # of another sign than the largest of that part
-    moving = np.flatnonzero(claimed) if n else np.arange(m)
-    if m:
-        sign = part[np.abs(part).argmax()]
-        single[moving[seed % len(moving)]] = math.copysign(FULL_MANTISSA[seed % 2], sign)
-    probes.write(2, _LARGE * single)
-    total.add(4.0 / _LARGE * pull(lent))
-    whole += 4.0 * single
+    # A random digit of v says whether an entry belongs to the large part.
+    shares = split_shares(codomain, (2.0**10 * v).astype(np.int32) & 1)
+    large_part, moves = shares * whole, claimed != 0
+    if m:  # a single entry that moves something, of another sign than the largest of that part
+        at = seed % m
+        at = at + int(moves[at:].argmax()) if moves[at:].any() else int(moves.argmax())
+        sign = large_part.max() + large_part.min()
+        single = math.copysign(FULL_MANTISSA[seed % 2], sign)
+        probes.write(2, unit_vector(m, at, _LARGE * single))
+        total.add(4.0 / _LARGE, pull(lent))
+        whole[at] += 4.0 * single
+        large_part[at] = shares[at] * whole[at]
+    whole -= large_part
+    del claimed, constant, moves, shares  # of long vectors, before the layouts take memory
     stacks = [stack for stack in cotangent_layouts(outputs) if stack != "expanded"] or [""]
     large, small = _LARGE * FULL_MANTISSA[0], FULL_MANTISSA[1] / _LARGE
-    probes.write(3, large * shares * whole)
-    parts = pull([in_layout(t, stacks[0]) for t in probes.tensors(3)]) / large
-    total.add(-parts)
-    probes.write(2, small * (1.0 - shares) * whole)
+    probes.write(2, large * large_part)
+    del large_part
+    total.add(-1.0 / large, pull([in_layout(t, stacks[0]) for t in lent]))
+    probes.write(2, small * whole)
+    del whole
     last = [in_layout(t, stacks[-1]) for t in lent] if len(stacks) > 1 else lent
-    rest = pull(last) / small
-    total.add(-rest)
-    if not total.is_zero(domain):
+    if not total.add(-1.0 / small, pull(last)).is_zero(domain):
         return None
+    del last, total
     for stack in stacks[1:-1]:
-        product = pull([in_layout(t, stack) for t in probes.tensors(1)])
-        if not _Total(product, -gradient).is_zero(domain):
+        product = pull([in_layout(t, stack) for t in probe])
+        if not _Total(-gradient).add(1.0, product).is_zero(domain):
             return None
 
     # 7. Columns whose part of the slopes drowns in the error bars are not tested by these, and are
     # asked without the others.
-    columns = np.maximum(np.abs(gradient), np.abs(of_sum))
-    columns = np.maximum(columns, np.abs(parts + rest)) * np.abs(u)
+    columns = np.abs(gradient * u)
     ill_scaled = RESOLUTION * columns <= bar
     if (is_zero := ill_scaled & (columns == 0)).any():  # F must stand still as they move
         values = values_along(np.where(is_zero, u, 0.0), (_QUICK[0], -_QUICK[0]))
         if values is None or not _same(values, centre):
             return None
     ill_scaled ^= is_zero
+    if ill_scaled.any():  # of many entries of a gradient some are near zero by chance
+        columns = np.maximum(columns, np.abs(pull(ones) * u))
+        ill_scaled &= RESOLUTION * columns <= bar
     if ill_scaled.any():
         part = np.where(ill_scaled, u, 0.0)
-        image = push(part)
-        rows = None if image is None else rows_along(part, image)
+        made = run_engine(outputs, weights, True, True, tensors, True, accumulate_grad=False)
+        rows = None if (image := push(part, made)) is None else rows_along(part, image)
         if rows is None or not (RESOLUTION * columns[ill_scaled] > rows[1]).all():
             return None
 
@@ -362,20 +370,18 @@ def _decision(
         if pull_without(every).any():
             return None
         for group in splits_in_two(len(outputs), seed):
-            total = _Total(pull_without(group), pull_without(every - group), -gradient)
-            if not total.is_zero(domain):
+            total = _Total(-gradient).add(1.0, pull_without(group))
+            if not total.add(1.0, pull_without(every - group)).is_zero(domain):
                 return None
 
     # 9. Nothing was changed: inputs, cotangents, saved tensors, earlier results, `.grad`.
     clean = (
         _same(_vector(tensors), x)
-        and _same(_vector(others), x)
         and _same(probes.flat()[1], v)
-        and all(map(torch.equal, saved, saved_before))
         and _same(_vector(outputs), centre)
         and _same(_vector(alike, leaves), plain)
         and versions == [t._version for t in (*leaves, *private)]
-        and all(t.grad is None for t in (*tensors, *others))
+        and all(t.grad is None for t in tensors)
         and marks == [(id(t.grad), t.grad is not None and t.grad._version) for t in leaves]
     )
     return bound_of_entry(bound, n) if clean else None
@@ -390,7 +396,7 @@ class _Rows:
     """
 
     def __init__(self, count: int, like: Sequence[torch.Tensor]) -> None:
-        self._count, self._like = count, like
+        self._like = like
         self._parts = [np.zeros((count, *t.shape), _NUMPY[t.dtype]) for t in like]
         self._flat = [p.reshape(count, p[0].size).view(np.float64) for p in self._parts]
 
@@ -404,6 +410,14 @@ class _Rows:
         for part in self._flat:
             part[rows] = numbers[..., start : (start := start + part.shape[1])]
 
+    def write_sum(self, point: Values, factor: float, move: Values) -> None:
+        """Put ``point + factor * move`` in the first row."""
+        start = 0
+        for part in self._flat:
+            here = slice(start, start := start + part.shape[1])
+            np.multiply(move[here], factor, out=part[0])
+            part[0] += point[here]
+
     def read(self, row: int, tensors: Sequence[torch.Tensor]) -> bool:
         """Put tensors in a row; False where they are of other shapes or dtypes."""
         for part, tensor, one in zip(self._parts, tensors, self._like, strict=True):
@@ -415,13 +429,6 @@ class _Rows:
     def tensors(self, row: int) -> list[torch.Tensor]:
         """The tensors of a row, which are new ones at every call."""
         return [torch.from_numpy(part[row, ...]) for part in self._parts]
-
-    def expanded(self, row: int) -> list[torch.Tensor]:
-        """The first entry of each tensor of a row, in its shape with stride 0."""
-        return [
-            torch.from_numpy(part[row].reshape(-1)[:1].copy()).as_strided(t.shape, [0] * t.dim())
-            for part, t in zip(self._parts, self._like, strict=True)
-        ]
 
 
 def _vector(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor] = ()) -> Values:
@@ -440,15 +447,15 @@ def _same(one: Values, other: Values) -> bool:
 class _Total:
     """The sum of some gradients, and of their sizes."""
 
-    def __init__(self, first: Values, *others: Values) -> None:
+    def __init__(self, first: Values) -> None:
         self._sum, self._size = first.copy(), np.abs(first)
-        for term in others:
-            self.add(term)
 
-    def add(self, term: Values) -> None:
-        """Add a gradient."""
+    def add(self, weight: float, gradient: Values) -> _Total:
+        """Add a gradient times a number; returns itself."""
+        term = weight * gradient
         self._sum += term
-        self._size += np.abs(term)
+        self._size += np.abs(term, out=term)
+        return self
 
     def is_zero(self, space: Space) -> bool:
         """Whether the sum is zero, but for the rounding of each array."""

@@ -6,7 +6,6 @@ they can. docs/checks.md says where a backward meets them.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,7 +79,6 @@ def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return fewer.clone(memory_format=torch.contiguous_format).expand_as(tensor)
 
 
-@functools.lru_cache(maxsize=1024)
 def _memory_plan(
     shape: torch.Size, names: frozenset[str], *, paired: bool
 ) -> tuple[int, int, tuple[int, ...]]:
@@ -104,13 +102,8 @@ def _memory_plan(
 
 def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
     """Layouts in which cotangents of these outputs are tried, several on top of each other."""
-    return _layouts_of_kinds(tuple([(output.dtype, tuple(output.shape)) for output in outputs]))
-
-
-@functools.lru_cache(maxsize=1024)
-def _layouts_of_kinds(kinds: tuple[tuple[torch.dtype, tuple[int, ...]], ...]) -> tuple[str, ...]:
-    dtypes = {dtype for dtype, _ in kinds}
-    shapes = [shape for _, shape in kinds if math.prod(shape)]
+    dtypes = {output.dtype for output in outputs}
+    shapes = [tuple(output.shape) for output in outputs if math.prod(output.shape)]
     if not shapes:
         return ()
     many = any(math.prod(shape) > 1 for shape in shapes)
