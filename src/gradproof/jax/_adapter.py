@@ -86,10 +86,9 @@ class JaxMap(ArrayMap):
         self.call, self.around = call, call.arguments.around
         self._rounding: Rounded | None = None  # with which every operation is rounded
         self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs, at any point
-        # The backward of the kept call, and the value that it came with.
-        self._kept: Callable[..., Any] | None = None
-        self._came_with: Sequence[Any] = ()
+        self._kept: tuple[Any, Callable[..., Any]] | None = None  # value and backward of a call
         self._twin: JaxMap | None = None  # the function in double precision, at any point
+        self._here: Sequence[Any] = ()  # arrays at the point, into which nothing can write
         with self.around():
             super().__init__(call.name, *call.arguments.read())
             result = container(f"the result of {self.name}", call.result(self.here()))
@@ -102,7 +101,7 @@ class JaxMap(ArrayMap):
                 "of arrays"
             )
         self.start(Piece.from_value(name, array) for name, array in outputs)
-        self._returned: list[Any] | None = [array for _, array in outputs]
+        self._value: Array | None = self.codomain_vector([array for _, array in outputs])
 
     @cached_property
     def _jaxpr(self) -> Any:
@@ -132,6 +131,12 @@ class JaxMap(ArrayMap):
             return None
         found = Flat(self._jaxpr)
         return found if self._is_as_compiled(found) else None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether derivatives are of the compiled program: their value is the function's own."""
+        with self.around():
+            return self._flat is not None
 
     def _is_as_compiled(self, flat: Flat) -> bool:
         """Whether the kept call returned what the compiled program does, but for rounding."""
@@ -164,10 +169,11 @@ class JaxMap(ArrayMap):
     def value(self, x: Array) -> Array:
         """F(x); at the point by a call of the function itself, which shows whether it repeats."""
         with self.around():
-            if self._flat is None or np.array_equal(x, self.point):
-                return super().value(x)
             self.counts.add("function")
-            return self._flat.run("value", self.whole_point(x))[0]
+            is_here = np.array_equal(x, self.point)
+            if self._flat is not None and not is_here:
+                return self._flat.run("value", self.whole_point(x))[0]
+            return self.codomain_vector(self.run(self.here() if is_here else self.arrays(x)))
 
     def vjp(self, v: Array) -> Array:
         if (found := self._compiled_result("vjp", v)) is None:
@@ -179,17 +185,20 @@ class JaxMap(ArrayMap):
             return super().jvp(u)
         return found[0]
 
-    def here(self) -> list[Any]:
-        """Arrays at the point."""
-        return self.arrays(self.point)
+    def here(self) -> Sequence[Any]:
+        """Arrays at the point; new ones where the user's function has donated some of them."""
+        donated = any(isinstance(each, jax.Array) and each.is_deleted() for each in self._here)
+        if donated or not self._here:
+            self._here = self.arrays(self.point)
+        return self._here
 
     def kept_value(self) -> Array:
-        with self.around():
-            if self._returned is None:
-                self._returned = self.run(self.here())
+        if self._value is None:
+            with self.around():
+                self._value = self.codomain_vector(self.run(self.here()))
                 if self._flat is not None and not self._is_as_compiled(self._flat):
                     self._flat = None
-            return self.codomain_vector(self._returned)
+        return self._value
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         return list(self._call_result("value", self.call.function, arrays))
@@ -209,7 +218,7 @@ class JaxMap(ArrayMap):
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         if self._rounding is None and self._programs is None and self.call.pull is None:
-            return tuple(transform_result(self._linearize(), tuple(cotangents)))
+            return tuple(transform_result(self._linearize()[1], tuple(cotangents)))
         given = [*self.here(), *cotangents]
         return tuple(transform_result(self._call_result, "vjp", self.call.gradient, given))
 
@@ -232,13 +241,9 @@ class JaxMap(ArrayMap):
             return self.codomain_vector(products[:count]), self.domain_vector(products[count:])
 
     def vjp_batch(self, vs: Array, batching: str) -> Array:  # noqa: ARG002  # there is one
-        if (found := self._compiled_result("vjps", vs)) is not None:
-            return self.domain.zero_still_entries(found[0])
         return self._batched_products(vs, forward=False)
 
     def jvp_batch(self, us: Array) -> Array:
-        if (found := self._compiled_result("jvps", us)) is not None:
-            return found[0]
         return self._batched_products(us, forward=True)
 
     def products(self, probes: Array, *, forward: bool) -> Array:
@@ -251,6 +256,8 @@ class JaxMap(ArrayMap):
     def _batched_products(self, probes: Array, *, forward: bool) -> Array:
         """J^T v, or J u, for every row of `probes` by one call under vmap."""
         name = "jvp" if forward else "vjp"
+        if (compiled := self._compiled_result(f"{name}s", probes)) is not None:
+            return compiled[0] if forward else self.domain.zero_still_entries(compiled[0])
         fn = self.call.tangent if forward else self.call.gradient
         arrays_of = self.directions if forward else self.cotangents
         vector_of = self.codomain_vector if forward else self.domain_vector
@@ -266,30 +273,24 @@ class JaxMap(ArrayMap):
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
         """Traits of gradients; none where JAX makes them, which sees to dtypes and shapes."""
-        with self.around():
-            return super().gradient_traits(v) if self._flat is None else ()
+        return () if self.is_compiled else super().gradient_traits(v)
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
         """That a function that repeats comes with another value where it is differentiated."""
-        with self.around():
-            if self._flat is not None or self.call.pull is not None:
-                return ()
-            try:
-                self._linearize()
-            except Unsupported:
-                return ()
+        if self.is_compiled or self.call.pull is not None:
+            return ()
+        with self.around(), contextlib.suppress(Unsupported):
+            came_with = self._linearize()[0]
             again = self.codomain_vector(self.call.function(*self.here()))
-            if not is_near(self.kept_value(), again, ROUNDINGS * self.resolution):
-                return ()
-            difference = self.another_value(self._came_with)
-        return [("primal", difference)] if difference else ()
+            repeats = is_near(self.kept_value(), again, ROUNDINGS * self.resolution)
+            if repeats and (difference := self.another_value(came_with)):
+                return [("primal", difference)]
+        return ()
 
-    def _linearize(self) -> Callable[..., Any]:
-        """The backward of the kept call. Unsupported where there is none."""
+    def _linearize(self) -> tuple[Any, Callable[..., Any]]:
+        """Value and backward of the kept call. Unsupported where there is no backward."""
         if self._kept is None:
-            self._came_with, self._kept = transform_result(
-                jax.vjp, self.call.function, *self.here()
-            )
+            self._kept = transform_result(jax.vjp, self.call.function, *self.here())
         return self._kept
 
     def transforms(self) -> Sequence[Transform]:
@@ -313,12 +314,13 @@ class JaxMap(ArrayMap):
 
     def map_at(self, x: Array) -> JaxMap:
         """The map of this function at x, which is called there only when its value is asked for."""
-        with self.around():
-            pairs = zip(self.inputs, self.arrays(x), strict=True)
-            rounded = np.concatenate([piece.vector(array) for piece, array in pairs])
         made = copy.copy(self)
+        with self.around():
+            made._here = self.arrays(x)
+        pairs = zip(self.inputs, made._here, strict=True)
+        rounded = np.concatenate([piece.vector(array) for piece, array in pairs])
         made.point, made.held = finite_point(self.domain, rounded)
-        made._kept, made._came_with, made._returned = None, (), None
+        made._kept = made._value = None
         return made
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
@@ -371,14 +373,12 @@ class JaxMap(ArrayMap):
         return not norm(gap) > _ANOTHER * norm(known)
 
     def _rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:
-        inputs, outputs = (
-            [each.numpy_piece() for each in some] for some in (self.inputs, self.outputs)
-        )
         jaxprs = self._jaxprs if self._flat is None else self._flat.rounded
         made = copy.copy(self)
         made._rounding = Rounded(unit, tiny, seed, jaxprs)
-        made._flat, made._returned = None, None
-        made.inputs, made.outputs = inputs, outputs
+        made._flat, made._value, made._here = None, None, ()
+        made.inputs = [each.numpy_piece() for each in self.inputs]
+        made.outputs = [each.numpy_piece() for each in self.outputs]
         return made
 
     def derivative(self, v: Array) -> JaxMap:
@@ -409,8 +409,7 @@ class JaxMap(ArrayMap):
         names += [f"{kind} of {slot.name}" for slot in space.slots]
         fn.__name__ += f" of {self.name}"
         with unsupported(UsageError):
-            call = JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names))
-            made = JaxMap(call)
+            made = JaxMap(JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names)))
         return made.share_limits_of(self)
 
 
