@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from jax import tree_util
 from gradproof import _asserts
 from gradproof._data import options
 from gradproof._data.inputs import name_of
-from gradproof._data.records import Report
 from gradproof._data.settings import RTOL, RunSettings
 from gradproof._engine import run_checks
 from gradproof._guard import guard_face
@@ -213,9 +213,9 @@ class _Question:
         """DerivativeError, as where JAX's own measures NaN, for an input that is NaN."""
         __tracebackhide__ = True
         for name, value in zip(self.arguments.names, self.arguments.values, strict=True):
-            if bool(jnp.isnan(value).any()):
+            if count := int(np.isnan(np.asarray(value)).sum()):
                 raise DerivativeError(
-                    f"{name} is NaN in {int(jnp.isnan(value).sum())} of {value.size} entries: a "
+                    f"{name} is NaN in {count} of {value.size} entries: a "
                     "derivative is checked at numbers; replace the values"
                 )
 
@@ -234,25 +234,33 @@ class _Question:
             pairs = zip(floating_leaves(tangent), floating_leaves(got), strict=False)
             if any(jnp.result_type(one) != jnp.result_type(other) for one, other in pairs):
                 raise DerivativeError(f"{self.prefix} tangents: other dtypes than the outputs'")
-        self.judge(self.map(**claims), mode, _WORDS[mode])
+        self.judge(self.map(**claims), {mode: _WORDS[mode]})
 
-    def judge(self, map_: JaxMap, mode: str, words: str) -> Report:
-        """The report on a map; DerivativeError where it fails, a warning where it is undecided."""
+    def judge(self, map_: JaxMap, names: Mapping[str, str]) -> None:
+        """Judge modes of a map, which share what is measured of it, each by a report of its own.
+
+        Args:
+            map_: the function, or a derivative of it.
+            names: mode -> what its derivative is called.
+
+        Raises:
+            DerivativeError: one of them fails; what is undecided is a warning.
+        """
         __tracebackhide__ = True
-        settings = self._settings(map_, _CHECKS[mode])
-        report = run_checks(map_, settings, target=f"{words} of {self.target}")
-        return _asserts.settled_report(report, "warn", self.prefix)
-
-    def _settings(self, map_: JaxMap, checks: tuple[str, ...]) -> RunSettings:
-        return RunSettings(
-            checks=checks,
+        settings = RunSettings(
+            checks=sum((_CHECKS[mode] for mode in names), ()),
             atol=self._atol or 0.0,
             rtol=RTOL if self._rtol is None else self._rtol,
             rtol_is_chosen=self._rtol is not None,
             largest_step=None if self._eps in (None, _EPS) else self._eps,
-            required=frozenset({"forward", "backward"}) & frozenset(checks),
+            required=frozenset({"forward", "backward"}),
             **_asserts.current_run().options(),
         ).with_precision(map_.resolution)
+        report = run_checks(map_, settings, target=self.target)
+        for mode, name in names.items():
+            results = tuple(each for each in report.checks if each.name in _CHECKS[mode])
+            own = replace(report, target=f"{name} of {self.target}", checks=results)
+            _asserts.settled_report(own, "warn", self.prefix)
 
     def require_same_value(self, map_: JaxMap, mode: str) -> None:
         """DerivativeError where a value that comes with a derivative is not the function's."""
@@ -291,15 +299,11 @@ class _Question:
 def _argument_tuple(args: Any) -> tuple[Any, ...]:
     if not isinstance(args, Iterable) or (hasattr(args, "shape") and not args.shape):
         raise UsageError(f"args: expected a tuple of arguments, got {options.short_repr(args)}")
+    given = options.container("args", tuple(args))
     try:
-        found: tuple[Any, ...] = tree_util.tree_map(
-            as_array, options.container("args", tuple(args))
-        )
+        return tree_util.tree_map(as_array, given)  # type: ignore[no-any-return]  # a tuple
     except (TypeError, ValueError) as error:  # keys of a dict that have no order
-        if isinstance(error, UsageError):
-            raise
         raise UsageError(f"args: JAX does not take them apart: {error}") from error
-    return found
 
 
 def _require_pair(name: str, said: Any) -> Any:
@@ -322,9 +326,9 @@ def _judge_orders(
     """Every mode, and every mode of the derivative by every mode, up to the order."""
     __tracebackhide__ = True
     names = {mode: " of ".join(filter(None, (_WORDS[mode], words))) for mode in modes}
-    for mode, name in names.items():
-        question.judge(map_, mode, name)
-        if not words:
+    question.judge(map_, names)
+    if not words:
+        for mode in modes:
             question.require_same_value(map_, mode)
     if order > 1:
         for mode, name in names.items():

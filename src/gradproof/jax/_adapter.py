@@ -163,8 +163,7 @@ class JaxMap(ArrayMap):
             if self._flat is None:
                 return None
             self.counts.add("jvp" if way.startswith("jvp") else "vjp")
-            found: list[Array] = transform_result(self._flat.run, way, self.given_point, *vectors)
-            return found
+            return transform_result(self._flat.run, way, self.given_point, *vectors)  # type: ignore[no-any-return] # a list
 
     def value(self, x: Array) -> Array:
         """F(x); at the point by a call of the function itself, which shows whether it repeats."""

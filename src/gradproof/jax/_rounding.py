@@ -159,7 +159,9 @@ class Rounded:
             found = self._run_program(body, [*of_body, *carry])
             # Batched, each entry of the batch stops by itself.
             carry = [
-                new if going.all() else jnp.where(_broadcast_flags(going, old), new, old)
+                new
+                if going.all()
+                else jnp.where(np.expand_dims(going, tuple(range(going.ndim, old.ndim))), new, old)
                 for new, old in zip(found, carry, strict=True)
             ]
         return carry
@@ -218,9 +220,3 @@ class Rounded:
         self._start["state"]["key"] = np.asarray([seed, self._seed], np.uint64)
         self._draws.bit_generator.state = self._start  # a new one takes longer than the draws
         return self._draws.random(value.shape)
-
-
-def _broadcast_flags(flags: np.ndarray[Any, Any], array: Any) -> np.ndarray[Any, Any]:
-    """Flags, one per entry of a batch, against an array of more dimensions."""
-    found: np.ndarray[Any, Any] = flags.reshape(flags.shape + (1,) * (array.ndim - flags.ndim))
-    return found
