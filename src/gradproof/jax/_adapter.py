@@ -59,9 +59,7 @@ def build(
     """
     if masked:
         raise UsageError("masked: JAX's sparse arrays are not supported")
-    arguments = JaxArguments(fn, inputs, kwargs or {}, names, wrt)
-    with arguments.around():
-        return JaxMap(JaxCall(arguments))
+    return JaxMap(JaxCall(JaxArguments(fn, inputs, kwargs or {}, names, wrt)))
 
 
 # JAX compiles these anew in every call that is not compiled itself.
@@ -82,8 +80,11 @@ class JaxMap(ArrayMap):
     Python, which may draw, count, or go by the numbers that it is handed.
     """
 
-    def __init__(self, call: JaxCall) -> None:
+    def __init__(self, call: JaxCall, single: JaxMap | None = None) -> None:
         self.call, self.around = call, call.arguments.around
+        # Whether F at the point is a call of the function. In double precision it is none where
+        # `single`, of the same function, is compiled: to call it would compile each operation.
+        self._is_called = single is None
         self._rounding: Rounded | None = None  # with which every operation is rounded
         self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs, at any point
         self._kept: tuple[Any, Callable[..., Any]] | None = None  # value and backward of a call
@@ -91,8 +92,13 @@ class JaxMap(ArrayMap):
         self._here: Sequence[Any] = ()  # arrays at the point, into which nothing can write
         with self.around():
             super().__init__(call.name, *call.arguments.read())
-            result = container(f"the result of {self.name}", call.result(self.here()))
-            outputs = named_outputs(result)
+            if single is None or self._flat is None:
+                self._is_called = True
+                result = container(f"the result of {self.name}", call.result(self.here()))
+                outputs = named_outputs(result)
+            else:
+                kinds = zip(single.outputs, self._flat.outputs, strict=True)
+                outputs = [(like.slot.name, np.zeros(k.shape, k.dtype)) for like, k in kinds]
             has_loops = any(each.primitive.name in _LOOPS for each in self.program)
             self._programs: Programs | None = {} if has_loops else None
         if not outputs:
@@ -101,7 +107,9 @@ class JaxMap(ArrayMap):
                 "of arrays"
             )
         self.start(Piece.from_value(name, array) for name, array in outputs)
-        self._value: Array | None = self.codomain_vector([array for _, array in outputs])
+        self._value: Array | None = None
+        if self._is_called:
+            self._value = self.codomain_vector([array for _, array in outputs])
 
     @cached_property
     def _jaxpr(self) -> Any:
@@ -130,7 +138,7 @@ class JaxMap(ArrayMap):
         if self._jaxpr is None or self._jaxpr.effects or not all(map(is_plain, self.program)):
             return None
         found = Flat(self._jaxpr)
-        return found if self._is_as_compiled(found) else None
+        return found if not self._is_called or self._is_as_compiled(found) else None
 
     @property
     def is_compiled(self) -> bool:
@@ -143,12 +151,18 @@ class JaxMap(ArrayMap):
         again = flat.run("value", self.given_point)[0]
         return is_near(self.kept_value(), again, ROUNDINGS * self.resolution)
 
-    def another_value(self, came_with: Sequence[Any]) -> str:
+    def another_value(self, *, forward: bool = False) -> str:
         """That what comes with a derivative is not the function's value; "" where it is.
 
         A rule returns both. It may compute the value in its own way: half of the digits agree.
         """
-        ours, theirs = self.kept_value(), self.codomain_vector(came_with)
+        if self.is_compiled or self.call.pull is not None:
+            return ""
+        with self.around():
+            here = self.here()
+            zeros = list(map(jnp.zeros_like, here))
+            found = jax.jvp(self.call.function, here, zeros) if forward else self._linearize()
+        ours, theirs = self.kept_value(), self.codomain_vector(found[0])
         if is_near(ours, theirs, self.resolution**0.5):
             return ""
         at = int(np.argmax(np.nan_to_num(np.abs(ours - theirs), nan=np.inf)))
@@ -167,12 +181,15 @@ class JaxMap(ArrayMap):
 
     def value(self, x: Array) -> Array:
         """F(x); at the point by a call of the function itself, which shows whether it repeats."""
+        self.counts.add("function")
         with self.around():
-            self.counts.add("function")
-            is_here = np.array_equal(x, self.point)
-            if self._flat is not None and not is_here:
-                return self._flat.run("value", self.whole_point(x))[0]
+            return self._value_at(x)
+
+    def _value_at(self, x: Array) -> Array:
+        is_here = self._is_called and np.array_equal(x, self.point)
+        if is_here or self._flat is None:
             return self.codomain_vector(self.run(self.here() if is_here else self.arrays(x)))
+        return self._flat.run("value", self.whole_point(x))[0]
 
     def vjp(self, v: Array) -> Array:
         if (found := self._compiled_result("vjp", v)) is None:
@@ -194,8 +211,8 @@ class JaxMap(ArrayMap):
     def kept_value(self) -> Array:
         if self._value is None:
             with self.around():
-                self._value = self.codomain_vector(self.run(self.here()))
-                if self._flat is not None and not self._is_as_compiled(self._flat):
+                self._value = self._value_at(self.point)
+                if self._is_called and self._flat and not self._is_as_compiled(self._flat):
                     self._flat = None
         return self._value
 
@@ -276,14 +293,11 @@ class JaxMap(ArrayMap):
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
         """That a function that repeats comes with another value where it is differentiated."""
-        if self.is_compiled or self.call.pull is not None:
-            return ()
         with self.around(), contextlib.suppress(Unsupported):
-            came_with = self._linearize()[0]
-            again = self.codomain_vector(self.call.function(*self.here()))
-            repeats = is_near(self.kept_value(), again, ROUNDINGS * self.resolution)
-            if repeats and (difference := self.another_value(came_with)):
-                return [("primal", difference)]
+            if difference := self.another_value():
+                again = self.codomain_vector(self.call.function(*self.here()))
+                if is_near(self.kept_value(), again, ROUNDINGS * self.resolution):
+                    return [("primal", difference)]
         return ()
 
     def _linearize(self) -> tuple[Any, Callable[..., Any]]:
@@ -328,13 +342,16 @@ class JaxMap(ArrayMap):
             is_here = np.array_equal(self._twin.point, self.point)
             return self._twin if is_here else self._twin.map_at(self.point)
 
+        single = self if fn is None and self.is_compiled else None
+
         def build_twin() -> JaxMap:
             with double_precision():
                 arrays = [double_precision_value(array) for array in self.here()]
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
-                return JaxMap(replace(self.call, arguments=changed)).share_limits_of(self)
+                made = JaxMap(replace(self.call, arguments=changed), single)
+                return made.share_limits_of(self)
 
         found = twin_in_double(self, fn, build_twin)
         # `jax.random.normal(key, shape)`, for one, draws by the default dtype, which the context

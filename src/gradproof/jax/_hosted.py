@@ -20,10 +20,8 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "ge": np.greater_equal, "copy": np.array, "copy_p": np.array, "stop_gradient": np.array,
 }  # fmt: skip
 REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "reduce_sum": np.sum,
-    "reduce_max": np.max,
-    "reduce_min": np.min,
-}
+    "reduce_sum": np.sum, "reduce_max": np.max, "reduce_min": np.min,
+}  # fmt: skip
 
 
 def numpy_result(equation: Any, values: Sequence[Any]) -> np.ndarray[Any, Any] | None:

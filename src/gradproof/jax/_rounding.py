@@ -65,11 +65,7 @@ class Rounded:
                 self._programs[name] = jax.make_jaxpr(fn)(*arrays)
         # What lives inside another only, as psum does in shard_map.
         why = "it cannot be run step by step: {}".format
-        with (
-            allow_transfers(),
-            unsupported(why=lambda e: why(first_line(e))),
-            np.errstate(all="ignore"),
-        ):
+        with allow_transfers(), unsupported(why=lambda e: why(first_line(e))):
             return tuple(
                 self._run_program(self._programs[name], list(map(self._host_array, arrays)))
             )
@@ -115,12 +111,11 @@ class Rounded:
 
     def _apply_equation(self, equation: Any, values: Sequence[Any]) -> list[Any]:
         """What an operation makes of these values."""
-        if (found := numpy_result(equation, values)) is not None:
-            return [found]
+        if (result := numpy_result(equation, values)) is not None:
+            return [result]
         results = bind_equation(equation, values)
-        return list(
-            map(self._host_array, results if equation.primitive.multiple_results else [results])
-        )
+        found = results if equation.primitive.multiple_results else [results]
+        return list(map(self._host_array, found))
 
     def _host_array(self, value: Any) -> Any:
         """An array of numbers or flags, where NumPy may work on it."""
