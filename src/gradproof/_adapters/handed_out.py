@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradproof._data.space import KEPT, Array, Space
+from gradproof._data.space import KEPT, Array, Space, are_equal
 
 OVERWRITTEN = "a later {} wrote into {} that an earlier one had returned"
 
@@ -44,6 +44,8 @@ class HandedOut:
 
 def changed_slots(space: Space, then: Array, now: Array) -> Sequence[str]:
     """Names of the slots in which a vector is another one than before."""
+    if are_equal(then, now):
+        return ()
     spans = [(slot.name, space.span(place)) for place, slot in enumerate(space.slots)]
     pairs = [(name, then[span], now[span]) for name, span in spans]
     return [name for name, old, new in pairs if not np.array_equal(old, new, equal_nan=True)]

@@ -50,7 +50,7 @@ def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
     if settings.order < row.order:
         text = f"{NOT_ASKED}; order={row.order} asks for it"
         return CheckResult(row.name, Verdict.SKIPPED, text)
-    result = check_function(row)(measurements)
+    result = check_function(row.name)(measurements)
     if row.compares and result.verdict is Verdict.FAILED and (reason := measurements.randomness):
         return CheckResult(row.name, Verdict.INCONCLUSIVE, reason)
     is_in_few_bits = measurements.unit > SINGLE and not settings.trusted
@@ -65,7 +65,7 @@ def _failure_in_double(row: Check, measurements: Measurements) -> CheckResult | 
     try:
         with users_errors():
             exact = measurements.double_with_rounded_claims
-            result = check_function(row)(exact)
+            result = check_function(row.name)(exact)
             if result.verdict is not Verdict.FAILED or exact.randomness:
                 return None
     except (Unsupported, UsersError):  # what the user's code raises there alone
@@ -74,8 +74,9 @@ def _failure_in_double(row: Check, measurements: Measurements) -> CheckResult | 
 
 
 @functools.cache
-def check_function(row: Check) -> CheckFunction:
-    """The check of a row of the table."""
+def check_function(check_name: str) -> CheckFunction:
+    """The check of that name."""
+    row = next(each for each in TABLE if each.name == check_name)
     module, _, name = (row.run or f"{row.name}.check").partition(".")
     check: Callable[..., CheckResult] = getattr(
         importlib.import_module(f"{__name__}.{module}"), name

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
 from gradproof._data.formats import SINGLE
 from gradproof._data.records import Finding, digits_of_gap
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import Mask, Space, Values, finite_values
+from gradproof._data.space import Mask, Space, Values, are_equal, finite_values
 from gradproof._measurements import ClaimedProducts, Measurements
 
 _MOST_FINDINGS = 3  # of one comparison
@@ -50,9 +51,9 @@ def vector_findings(
         kind: of the findings; the name of the check where it is "".
         rounding: measures what rounding does besides to `got`, where it is not `expected`.
     """
-    if got.shape == expected.shape and (got == expected).all():
+    if are_equal(got, expected):
         return ()
-    size = np.sum([finite_values(np.abs(term)) for term in terms or (expected,)], axis=0)
+    size = reduce(np.add, [finite_values(np.abs(term)) for term in terms or (expected,)])
     allowed = _allowed_gap(products, size)
     wrong = _disagreements(products.space, got, expected, size, allowed)
     for further_rounding in (lambda: products.rounding, rounding):
@@ -73,7 +74,7 @@ def value_findings(
     """
     function, space = measurements.function, measurements.map.codomain
     expected = function.centre
-    if np.array_equal(got, expected, equal_nan=True):
+    if are_equal(got, expected) or np.array_equal(got, expected, equal_nan=True):
         return ()
     if got.shape != expected.shape:
         return (Finding(check, f"other outputs: {what}", kind),)
@@ -111,7 +112,9 @@ def _gap_findings(
         expected: what it should be.
         allowed: gap, per entry.
     """
-    entries = np.flatnonzero(wrong)
+    entries = wrong.nonzero()[0]
+    if not entries.size:
+        return ()
     gap = np.nan_to_num(np.abs(got - expected)[entries], nan=np.inf, posinf=np.inf)
     findings = []
     for j in map(int, entries[np.argsort(-gap, kind="stable")[:_MOST_FINDINGS]]):
@@ -166,8 +169,7 @@ def _disagreements(
     Beyond the largest number of its format an entry has no right value, nor where a part of what is
     added up may be beyond it.
     """
-    with np.errstate(invalid="ignore", over="ignore"):
-        wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
+    wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
     if wrong.any():
         for position, slot in enumerate(space.slots):
             span, largest = space.span(position), slot.grain.largest
@@ -183,10 +185,11 @@ def repeat_findings(check: str, measurements: Measurements, again: Values) -> tu
     infinite likewise, they are the same.
     """
     first, space = measurements.gradient, measurements.map.domain
-    tolerated = tolerated_repeat_gap(measurements.settings, first)
+    if are_equal(first, again):
+        return ()
     same = (first == again) | (np.isnan(first) & np.isnan(again))
-    with np.errstate(invalid="ignore"):
-        wrong = ~same & ~(np.abs(again - first) <= tolerated)
+    tolerated = tolerated_repeat_gap(measurements.settings, first)
+    wrong = ~same & ~(np.abs(again - first) <= tolerated)
     what = "another backward of the same cotangent against the first"
     kind, noun, allowed = "nondeterministic", "gradient", np.full_like(first, tolerated)
     return _gap_findings(check, kind, noun, what, space, wrong, again, first, allowed)

@@ -29,7 +29,7 @@ def check(measurements: Measurements) -> CheckResult:
     if findings := recorded_gradient_findings(_NAME, measurements):
         text = "what is differentiated is another gradient than the backward's"
         return failed_check(_NAME, text, findings, notes=notes)
-    gap = max(float(np.nanmax(np.abs(second - first), initial=0.0)) for second in later)
+    gap = max(float(np.fmax.reduce(np.abs(second - first), initial=0.0)) for second in later)
     summary = "two backwards give the same gradient"
     if gap > 0:
         allowed = tolerated_repeat_gap(measurements.settings, first)

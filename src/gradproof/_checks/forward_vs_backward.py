@@ -9,7 +9,7 @@ import numpy as np
 from gradproof._checks.agreement import ULPS_OF_VALUE
 from gradproof._checks.outcome import failed_check, passed_check, skipped_check
 from gradproof._data.records import CheckResult, Finding
-from gradproof._data.space import Values
+from gradproof._data.space import Values, finite_values, norm
 from gradproof._measurements import Measurements
 
 _NAME, _AGREE = "forward_vs_backward", "forward mode and backward agree"
@@ -69,12 +69,13 @@ def _allowed_gap(measurements: Measurements, total: float) -> float:
     """
     u, v = measurements.tangent, measurements.cotangent
     unit, settings = measurements.arithmetic_unit, measurements.settings
-    forward, backward = _sizes(v * measurements.forward.product), _sizes(measurements.gradient * u)
-    value = _sizes(v * measurements.function.centre)
-    allowed = math.sqrt(unit) * (np.linalg.norm(forward) + np.linalg.norm(backward))
+    forward = finite_values(np.abs(v * measurements.forward.product))
+    backward = finite_values(np.abs(measurements.gradient * u))
+    value = finite_values(v * measurements.function.centre)
+    allowed = math.sqrt(unit) * (norm(forward) + norm(backward))
     if math.isfinite(total):  # an infinite claim allows nothing
         allowed += math.sqrt(unit) * abs(total) / math.sqrt(max(v.size, 1))
-    allowed += ULPS_OF_VALUE * unit * np.linalg.norm(value)
+    allowed += ULPS_OF_VALUE * unit * norm(value)
     allowed += settings.slack * (forward.sum() + backward.sum())
     return float(allowed + settings.atol * np.abs(u).sum())
 
@@ -84,10 +85,5 @@ def _sum_of_random_signs(terms: Values) -> float:
 
     Terms that are not finite are left out.
     """
-    sizes = _sizes(terms)
-    return float(min(sizes.sum(), _NEVER * np.linalg.norm(sizes)))
-
-
-def _sizes(terms: Values) -> Values:
-    """The sizes of some terms; 0 where they are not finite."""
-    return np.nan_to_num(np.abs(terms), nan=0.0, posinf=0.0)
+    sizes = finite_values(np.abs(terms))
+    return float(min(sizes.sum(), _NEVER * norm(sizes)))

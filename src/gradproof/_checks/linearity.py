@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -173,7 +174,7 @@ class _SplitSum:
 
         Terms of large weights are as large as they were claimed: so large is their rounding.
         """
-        got, expected = self.parts[0] + self.parts[1], np.sum(self.terms, axis=0)
+        got, expected = self.parts[0] + self.parts[1], reduce(np.add, self.terms)
         if self.refused:  # what overflows at the usual size too is for the checks of the modes
             got = np.where(np.isfinite(got), got, expected)
         pairs = zip(self.terms, self.split.terms, strict=True)

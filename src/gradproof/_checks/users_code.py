@@ -7,33 +7,32 @@ another memory layout, another point.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 from gradproof._data.exceptions import exception_line
 from gradproof._data.frames import is_our_mistake, place_of_error
 from gradproof._maps.contract import OutputChangedError, Unsupported
 from gradproof.errors import UsageError
+
+_OF_OTHERS = (Unsupported, UsageError, MemoryError)
 
 
 class UsersError(Exception):
     """The user's code raised; `str` is what, and where."""
 
 
-@contextlib.contextmanager
-def users_errors() -> Iterator[None]:
+class users_errors:  # named as a function, of which contextlib would make one that takes longer
     """Raise `UsersError` for whatever the user's code raises inside the block.
 
     A missing capability, bad input, spent memory and mistakes of gradproof's own go through. That
     a function returns other outputs than at its point is the user's code as well.
     """
-    try:
-        yield
-    except OutputChangedError as changed:
-        raise UsersError(str(changed)) from changed
-    except (Unsupported, UsageError, MemoryError):
-        raise
-    except Exception as error:
-        if is_our_mistake(error):
-            raise
-        raise UsersError(f"{exception_line(error)}{place_of_error(error)}") from error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OutputChangedError):
+            raise UsersError(str(error)) from error
+        if not isinstance(error, Exception) or isinstance(error, _OF_OTHERS):
+            return
+        if not is_our_mistake(error):
+            raise UsersError(f"{exception_line(error)}{place_of_error(error)}") from error

@@ -64,38 +64,17 @@ TABLE: tuple[Check, ...] = (
         advice="compare the two functions operation by operation; the derivatives of another "
         "function are another's",
     ),
-    Check(
-        name="backward",
-        derivative=True,
-        elsewhere=True,
-    ),
-    Check(
-        name="forward",
-        run="backward.check_forward",
-        derivative=True,
-        elsewhere=True,
-    ),
-    Check(
-        name="forward_vs_backward",
-        compares=True,
-        elsewhere=True,
-    ),
-    Check(
-        name="linearity",
-        compares=True,
-        advice=_TWICE,
-    ),
+    Check(name="backward", derivative=True, elsewhere=True),
+    Check(name="forward", run="backward.check_forward", derivative=True, elsewhere=True),
+    Check(name="forward_vs_backward", compares=True, elsewhere=True),
+    Check(name="linearity", compares=True, advice=_TWICE),
     Check(
         name="memory_layout",
         compares=True,
         advice="make the array contiguous at the start of the function or of its backward; if that "
         "mends it, an index there ignores strides",
     ),
-    Check(
-        name="grad_metadata",
-        compares=True,
-        elsewhere=True,
-    ),
+    Check(name="grad_metadata", compares=True, elsewhere=True),
     Check(
         name="sparse",
         advice="compare the positions of the gradient's entries with those of the input",
@@ -106,11 +85,7 @@ TABLE: tuple[Check, ...] = (
         advice="call the backward with None, or zeros, for one output at a time: a missing "
         "grad_output means zero",
     ),
-    Check(
-        name="second_point",
-        after=("backward", "forward"),
-        compares=True,
-    ),
+    Check(name="second_point", after=("backward", "forward"), compares=True),
     Check(
         name="determinism",
         advice="run it twice by hand with the same numbers and compare, buffer by buffer; look "
@@ -120,17 +95,8 @@ TABLE: tuple[Check, ...] = (
         name="side_effects",
         advice="copy before writing: inputs, grad_output and what was saved belong to others",
     ),
-    Check(
-        name="batched",
-        compares=True,
-        advice=_BATCH,
-    ),
-    Check(
-        name="batched_forward",
-        run="batched.check_forward",
-        compares=True,
-        advice=_BATCH,
-    ),
+    Check(name="batched", compares=True, advice=_BATCH),
+    Check(name="batched_forward", run="batched.check_forward", compares=True, advice=_BATCH),
     Check(
         name="second_order",
         run="backward.check_second_order",
@@ -152,11 +118,7 @@ TABLE: tuple[Check, ...] = (
         for name in ("forward_over_reverse", "reverse_over_forward", "forward_over_forward")
     ),
     Check(
-        name="third_order",
-        run="backward.check_third",
-        order=3,
-        derivative=True,
-        advice=_DERIVATIVE,
+        name="third_order", run="backward.check_third", order=3, derivative=True, advice=_DERIVATIVE
     ),
     *(Check(name=name, run="transforms.check", compares=True, named=True) for name in TRANSFORMS),
 )

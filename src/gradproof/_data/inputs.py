@@ -78,9 +78,11 @@ def positional_arguments(fn: Callable[..., Any] | ByHand, inputs: Any) -> tuple[
 
 
 def _takes_one(fn: Callable[..., Any], given: int) -> bool:
+    if given < 2:
+        return False
     single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     kinds = [parameter.kind for parameter in parameters_of(fn)]
-    return given > 1 and len(kinds) == 1 and kinds[0] in single
+    return len(kinds) == 1 and kinds[0] in single
 
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:

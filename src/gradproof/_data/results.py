@@ -87,7 +87,8 @@ class PointResult:
     reference: str = ""
 
     def with_notes(self, *notes: str) -> PointResult:
-        return replace(self, notes=(*self.notes, *filter(None, notes)))
+        added = tuple(filter(None, notes))
+        return replace(self, notes=(*self.notes, *added)) if added else self
 
 
 def passed_point(summary: str, bound: float = math.nan) -> PointResult:

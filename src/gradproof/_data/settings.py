@@ -164,7 +164,8 @@ class RunSettings(Settings):
             return replace(self, rtol=32 * unit, resolution=0.1, relative_nondeterminism=order)
         if unit >= DOUBLE:
             return replace(self, rtol=1e-3, resolution=2e-2)
-        return replace(self, rtol=RTOL, resolution=1e-2)
+        is_double = (self.rtol, self.resolution) == (RTOL, 1e-2)
+        return self if is_double else replace(self, rtol=RTOL, resolution=1e-2)
 
 
 def run_settings(settings: Settings | None = None, **keywords: Any) -> RunSettings:

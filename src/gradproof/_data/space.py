@@ -48,6 +48,13 @@ def norm(vector: Array) -> float:
     return largest * math.sqrt(dot(vector / largest, vector / largest))
 
 
+def are_equal(one: Array, other: Array) -> bool:
+    """Whether two vectors have the same entries, none of them NaN."""
+    if one.shape != other.shape:
+        return False
+    return bool(np.count_nonzero(one == other) == one.size)  # `.all()` takes much longer
+
+
 def finite_values(values: Array) -> Array:
     """The values, 0 where they are not finite."""
     if values.ndim == 1 and math.isfinite(values.dot(values)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -84,7 +83,7 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
     Exceptions of the user's code become findings; a spent budget leaves the check inconclusive.
     """
     map_, name, settings = measurements.map, row.name, measurements.settings
-    started, before = time.perf_counter(), Counter(map_.counts)
+    started, before = time.perf_counter(), dict(map_.counts)
     try:
         still = map_.domain.still
         if still is not None and still.all():
@@ -111,8 +110,9 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
         text = f"it raised {exception_line(error)}"
         finding = Finding(name, f"{exception_line(error)}{place_of_error(error)}", "raised")
         result = CheckResult(name, Verdict.FAILED, text, (finding,))
-    seconds, calls = time.perf_counter() - started, dict(map_.counts - before)
-    return replace(result, seconds=seconds, calls=calls, evidence=None)
+    seconds, now = time.perf_counter() - started, map_.counts.items()
+    calls = {kind: runs - before.get(kind, 0) for kind, runs in now if runs != before.get(kind)}
+    return CheckResult(**vars(result) | {"seconds": seconds, "calls": calls, "evidence": None})
 
 
 def _unsupported_result(row: Check, missing: Unsupported, settings: RunSettings) -> CheckResult:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,8 +104,15 @@ class Arguments:
         return [places[k] for k in picked], [names[k] for k in picked]
 
     def _make_leaves(self, names: Sequence[str]) -> None:
-        pairs = zip(self._where, names, strict=True)
-        self.leaves = [make_leaf(self._flat[place], name, self.masked) for place, name in pairs]
+        """Make a leaf of each tensor. UsageError where the entries of one cannot be perturbed."""
+        self.leaves: list[Leaf] = []
+        for place, name in zip(self._where, names, strict=True):
+            tensor = self._flat[place]
+            if reason := unsupported_kind(tensor):
+                raise UsageError(f"{name} is {reason}")
+            sparse = SpecifiedLeaf if self.masked else EveryLeaf
+            kind = sparse if tensor.layout in SPARSE else DenseLeaf
+            self.leaves.append(kind(tensor, name))
 
     def _make_private_copies(self) -> None:
         self._given = {
@@ -123,8 +130,18 @@ class Arguments:
         for place in self._parameters:
             if tensors[place].is_leaf:  # as a Parameter is, which a layer may register
                 tensors[place].__class__ = torch.nn.Parameter
+        if self.captured.is_empty and not self._given:
+            args, kwargs, _ = self._tree.rebuilt(self._flat_with(tensors))
+            return fn(*args, **kwargs)
         with self.exchange(tensors) as (args, kwargs):
             return fn(*args, **kwargs)
+
+    def _flat_with(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """All leaves of the arguments, with these exchangeable ones."""
+        flat = self._flat.copy()
+        for position, tensor in zip(self._where, tensors, strict=True):
+            flat[position] = tensor
+        return flat
 
     @contextmanager
     def exchange(self, tensors: Sequence[torch.Tensor]) -> Iterator[tuple[Any, Any]]:
@@ -133,14 +150,11 @@ class Arguments:
         They stay so while the backward of a run goes on: gradient checkpointing runs the function
         again in the backward, and reads them once more.
         """
-        flat = self._flat.copy()
-        for position, tensor in zip(self._where, tensors, strict=True):
-            flat[position] = tensor
+        flat = self._flat_with(tensors)
         args, kwargs, held = self._tree.rebuilt(flat)
-        captured = self.captured
         given = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]  # the captured ones last
         try:
-            with nullcontext() if captured.is_empty else captured.exchange_tensors(held, given):
+            with self.captured.exchange_tensors(held, given):
                 yield args, kwargs
         finally:
             self._renew_written_copies()
@@ -213,12 +227,3 @@ def _refuse_hidden_tensors(tree: Tree, fn: Callable[..., Any]) -> None:
                 "grad, and PyTorch does not take such containers apart: register it, "
                 f"torch.export.register_dataclass({kind}), or pass its tensors"
             )
-
-
-def make_leaf(tensor: torch.Tensor, name: str, masked: bool) -> Leaf:
-    """The leaf for a tensor's layout. UsageError where its entries cannot be perturbed."""
-    if reason := unsupported_kind(tensor):
-        raise UsageError(f"{name} is {reason}")
-    if tensor.layout in SPARSE:
-        return SpecifiedLeaf(tensor, name) if masked else EveryLeaf(tensor, name)
-    return DenseLeaf(tensor, name)

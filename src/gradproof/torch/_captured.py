@@ -187,7 +187,12 @@ class Captured:
         """
         others: dict[Name, torch.Tensor] = dict(enumerate(given))
         others.update(tensors)
-        with restored(*(functools.partial(spot.write, spot.whole) for spot in self._spots)):
+
+        def put_back() -> None:
+            for spot in self._spots:
+                spot.write(spot.whole)
+
+        with restored(put_back):
             for spot in self._spots:
                 leaves = spot.tree.leaves.copy()
                 for place, name in spot.names.items():

@@ -53,7 +53,8 @@ class Graph:
         self, *tensors: torch.Tensor, fn: Callable[..., Any] | None = None
     ) -> tuple[torch.Tensor, ...]:
         """The outputs that have a derivative of a run of the function, or of another form of it."""
-        return tuple(self.outputs.roots(self.call(tensors, fn)))
+        results = floating_in(self.call(tensors, fn))
+        return tuple([results[output.position] for output in self.outputs.attached])
 
     def value(self) -> Array:
         """What the run returned, when this was first asked."""

@@ -11,11 +11,7 @@ import torch
 from gradproof._adapters.double import convert_partial
 from gradproof.torch._compat import pytree
 from gradproof.torch._memory import placed_like
-from gradproof.torch._modes import (
-    DispatchMode,
-    FunctionMode,
-    tensors_among,
-)
+from gradproof.torch._modes import DispatchMode, FunctionMode, tensors_among
 from gradproof.torch._tensors import is_floating
 
 # Random numbers. A function draws others in another dtype, and its twin in double precision would

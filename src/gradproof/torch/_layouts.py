@@ -75,7 +75,7 @@ def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     fewer = tensor.detach()
     for dim in range(tensor.dim()):
         first = fewer.narrow(dim, 0, 1)
-        fewer = first if (first == fewer).all() else fewer
+        fewer = first if torch.equal(first.expand_as(fewer), fewer) else fewer
     return fewer.clone(memory_format=torch.contiguous_format).expand_as(tensor)
 
 

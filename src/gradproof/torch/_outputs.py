@@ -129,11 +129,6 @@ class Outputs:
             found.append(to_tensor(private[..., one.part], shape, one.dtype, one.device))
         return found
 
-    def roots(self, result: Any) -> list[torch.Tensor]:
-        """The attached ones among what a call returned."""
-        floating = floating_in(result)
-        return [floating[output.position] for output in self.attached]
-
     def vector(self, tensors: Iterable[tuple[Output, torch.Tensor | None]]) -> Array:
         """A codomain vector of tensors in some slots; None is zero."""
         vector = np.zeros(self.space.size)

@@ -35,10 +35,9 @@ def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.is_nested or one.layout in SPARSE:  # a dense copy may not fit into memory
         one, other = values_of(one), values_of(other)
     one, other = one.to_dense(), other.to_dense()
-    if one.shape != other.shape:
-        return False
-    same = one == other
-    return bool(same.all()) or bool((same | ((one != one) & (other != other))).all())
+    if one.shape != other.shape or torch.equal(one, other):
+        return one.shape == other.shape
+    return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ A container of a class that is not registered there is a single value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -51,6 +52,9 @@ class Tree:
         if node.flatten_with_keys_fn is not None:
             pairs = node.flatten_with_keys_fn(container)[0]
         inner = [self._take_apart(content, (*path, key)) for key, content in pairs]
+        if all(build is next for build in inner):  # leaves, as most arguments are
+            count = len(inner)
+            return lambda leaves: node.unflatten_fn([*islice(leaves, count)], context)
         return lambda leaves: node.unflatten_fn([build(leaves) for build in inner], context)
 
 
@@ -58,6 +62,8 @@ def tensors_in(container: Any) -> list[torch.Tensor]:
     """Every tensor in a container, in order."""
     if isinstance(container, torch.Tensor):
         return [container]
+    if type(container) in (tuple, list) and {*map(type, container)} == {torch.Tensor}:
+        return list(container)
     return [leaf for leaf in pytree.tree_leaves(container) if isinstance(leaf, torch.Tensor)]
 
 
