@@ -260,6 +260,11 @@ class ClaimedProducts:
         """The product of the random probe."""
         return self.ask(self.probe)
 
+    @property
+    def known_product(self) -> Values | None:
+        """The product of the random probe where it has been asked for; None where it has not."""
+        return vars(self).get("product")
+
     @cached_property
     def constant_probe(self) -> Values:
         """The tangent of ones, or the cotangent that is constant on each output, 1 on the first."""

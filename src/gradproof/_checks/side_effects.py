@@ -55,12 +55,12 @@ def _use_memory_of_results_again(measurements: Measurements) -> None:
     if max(map_.domain.size, map_.codomain.size) > KEPT:
         return
     x = map_.point + NEIGHBOUR * measurements.tangent
-    map_.value(map_.point)
+    _ = measurements.function.centre  # the first value
     with contextlib.suppress(UsersError), users_errors():  # x may be outside the domain of F
         map_.value(x)
     with contextlib.suppress(Unsupported, UsersError), users_errors():  # the call may be spoilt
-        if measurements.gradient.size:  # which has then been asked before
-            map_.vjp(measurements.backward.constant_probe)
+        if measurements.gradient.size:  # the first gradient, before one of another cotangent
+            _ = measurements.backward.constant_product
     with contextlib.suppress(Unsupported, UsersError), users_errors():
         map_.products_of_overtaken_call(x, v)
 

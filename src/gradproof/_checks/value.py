@@ -32,7 +32,10 @@ def check(measurements: Measurements) -> CheckResult:
     sides = _values_beside_exact(measurements, reference, exact)
     undefined = np.flatnonzero(np.isfinite(sides.got[0]) != np.isfinite(exact))
     if undefined.size:
-        finding = _finding_of_undefined_value(sides, int(undefined[0]))
+        i = int(undefined[0])
+        got, right, place = float(sides.got[0, i]), float(exact[i]), sides.space.locate(i)
+        message = f"value of {place}: {got:g}, that of {_REFERENCE} is {right:g}"
+        finding = Finding(_NAME, message, "value", None, place, got, right, 0.0, 0.0)
         text = "another value than that of the reference"
         return failed_check(_NAME, text, (finding,), reference=_REFERENCE)
     arrays = list(array_deviations(sides, settings.slack))
@@ -75,11 +78,3 @@ def _values_beside_exact(
         grain=grain,
         why_no_runs="" if errors else reason,
     )
-
-
-def _finding_of_undefined_value(sides: ClaimedBesideExact, i: int) -> Finding:
-    """That one of the two has no finite value in an entry where the other one has."""
-    got, exact = float(sides.got[0, i]), float(sides.exact[0, i])
-    place = sides.space.locate(i)
-    message = f"value of {place}: {got:g}, that of {_REFERENCE} is {exact:g}"
-    return Finding(_NAME, message, "value", None, place, got, exact, 0.0, 0.0)

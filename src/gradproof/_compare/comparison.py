@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -125,6 +125,7 @@ def comparison_of(
     *,
     function: FunctionValues | None = None,
     gradient: Values | None = None,
+    tangent: Callable[[], Values] | None = None,
     check: str = "",
 ) -> Comparison:
     """The comparison of one mode of a map with F.
@@ -134,7 +135,8 @@ def comparison_of(
         settings: of the run.
         mode: "backward" or "forward".
         function: values of F, where they are known.
-        gradient: J^T v of cotangent 0, likewise.
+        gradient: J^T v of cotangent 0 by the backward, likewise.
+        tangent: returns J u of tangent 0 by forward mode, and keeps it; None where nobody does.
         check: name of the check, for findings; the mode where it is "".
     """
     function = FunctionValues(map_) if function is None else function
@@ -143,14 +145,15 @@ def comparison_of(
     unit = max([*units, map_.resolution, function.coarsest_unit])
     v = random_cotangent(map_.codomain, settings.seed, 0)
     scales = coordinate_scales(map_.domain, map_.point)
+    u = random_tangent(map_.domain, scales, settings.seed, 0)
     return Comparison(
         map=map_,
         settings=settings,
         function=function,
-        claim=Claim(map_, mode, v, gradient, unit),
+        claim=Claim(map_, mode, v, gradient, unit, None if tangent is None else (u, tangent)),
         check=check or mode,
         scales=scales,
-        u=random_tangent(map_.domain, scales, settings.seed, 0),
+        u=u,
         unit=unit,
         resolution=Resolution.from_unit(unit, settings.resolution),
         steps=step_tables(unit, settings.largest_step),

@@ -84,12 +84,14 @@ def _comparison(measurements: Measurements, mode: Mode, check: str) -> Compariso
     """The comparison of one mode with differences, by what has been measured already."""
     map_ = measurements.map
     is_empty = not (map_.domain.size and map_.codomain.size)
+    known = measurements.backward.known_product if mode == "forward" else None
     return comparison_of(
         map_,
         measurements.settings,
         mode,
         function=measurements.function,
-        gradient=None if is_empty or mode == "forward" else measurements.gradient,
+        gradient=known if is_empty or mode == "forward" else measurements.gradient,
+        tangent=lambda: measurements.forward.product,
         check=check,
     )
 
