@@ -118,7 +118,7 @@ def rounding_of_claim(unit: float, *sizes: Values | float) -> Values:
     size = np.zeros(1)
     for other in sizes:
         absolute = np.abs(other)
-        if not np.isfinite(np.sum(absolute)):
+        if not np.isfinite(absolute.sum()):
             absolute = np.nan_to_num(absolute, nan=0.0, posinf=0.0)
         size = np.maximum(size, absolute)
     return np.asarray(rounding_part(unit) * size)
@@ -146,4 +146,5 @@ def root_mean_square(values: Values) -> float:
     largest = float(np.abs(good).max(initial=0.0))
     if not largest:
         return 0.0
-    return largest * float(np.sqrt(np.mean((good / largest) ** 2)))
+    parts = good / largest
+    return largest * math.sqrt(float(parts @ parts) / parts.size)

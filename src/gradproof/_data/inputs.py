@@ -63,12 +63,12 @@ def positional_arguments(fn: Callable[..., Any] | ByHand, inputs: Any) -> tuple[
     function = fn.fn if isinstance(fn, ByHand) else fn
     if not isinstance(inputs, (tuple, list)):
         return (inputs,)
-    if not _takes_one(function, len(inputs)):
+    are_numbers = all(isinstance(value, (int, float, complex)) for value in inputs)
+    is_named = hasattr(inputs, "_fields")
+    if not (are_numbers or is_named) or not _takes_one(function, len(inputs)):
         return tuple(inputs)
-    if hasattr(inputs, "_fields"):
+    if is_named:
         return (inputs,)
-    if not all(isinstance(value, (int, float, complex)) for value in inputs):
-        return tuple(inputs)
     if isinstance(fn, ByHand):
         return ([1.0 * value for value in inputs],)
     raise UsageError(
@@ -78,11 +78,9 @@ def positional_arguments(fn: Callable[..., Any] | ByHand, inputs: Any) -> tuple[
 
 
 def _takes_one(fn: Callable[..., Any], given: int) -> bool:
-    if given < 2:
-        return False
     single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     kinds = [parameter.kind for parameter in parameters_of(fn)]
-    return len(kinds) == 1 and kinds[0] in single
+    return given > 1 and len(kinds) == 1 and kinds[0] in single
 
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -174,15 +174,14 @@ def run_settings(settings: Settings | None = None, **keywords: Any) -> RunSettin
     Raises:
         UsageError: an argument is not of its kind, or two contradict each other.
     """
-    if settings is None:
-        settings = Settings()
-    if not isinstance(settings, Settings):
+    if not (settings is None or isinstance(settings, Settings)):
         raise UsageError(
             f"settings: expected a gradproof.Settings(...), got {options.short_repr(settings)}"
         )
     given = {name: value for name, value in keywords.items() if value is not None}
     parsed = {name: _KINDS[name](name, given[name]) for name in _KINDS if name in given}
-    made = RunSettings(**vars(settings), **given | parsed, rtol_is_chosen="rtol" in given)
+    chosen = {} if settings is None else vars(settings)
+    made = RunSettings(**chosen, **given | parsed, rtol_is_chosen="rtol" in given)
     if made.trusted and (made.reference is None or "reference" not in made.references):
         raise UsageError("trusted: says that a reference is a definition; give reference=")
     return made

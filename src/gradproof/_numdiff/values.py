@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradproof._data.exceptions import exception_line
-from gradproof._data.space import Mask, Space, Values
+from gradproof._data.space import Mask, Space, Values, are_equal
 from gradproof._maps.contract import DifferentiableMap, OutputChangedError
 from gradproof._numdiff.steps import StepTable
 from gradproof.errors import UsageError
@@ -217,9 +217,8 @@ class FunctionValues:
         return found
 
     def _jitter(self, again: Values) -> Values:
-        gap = np.abs(np.nan_to_num(again - self.centre))
-        if not gap.any():
-            return np.zeros_like(gap)
+        if are_equal(again, self.centre) or not np.nan_to_num(again - self.centre).any():
+            return np.zeros_like(again)
         runs = np.stack([self.centre, again, *(self.value_at(self.map.point) for _ in range(4))])
         spread = 2 * np.nan_to_num(runs.std(axis=0, ddof=1))
         # A few runs each: no output is quieter than a quarter of the usual one.

@@ -31,13 +31,7 @@ from gradproof.torch._judge import (
 from gradproof.torch._messages import GradcheckError
 from gradproof.torch._record import Seen, record
 
-__all__ = [
-    "GradcheckError",
-    "Seen",
-    "gradcheck",
-    "gradgradcheck",
-    "record",
-]
+__all__ = ["GradcheckError", "Seen", "gradcheck", "gradgradcheck", "record"]
 
 
 def gradcheck(

@@ -29,7 +29,7 @@ from gradproof.torch._arguments import Arguments, Choice
 from gradproof.torch._call import Call, backward_gradients
 from gradproof.torch._compat import UndefinedGrad, preserved_version_counter
 from gradproof.torch._forward import Forward
-from gradproof.torch._graph import BATCHINGS, Graph
+from gradproof.torch._graph import BATCHINGS, Graph, rows_of_stacks
 from gradproof.torch._graph_contents import coarsest_unit, leaves_near
 from gradproof.torch._in_double import InDouble, tensor_in_double, value_in_double
 from gradproof.torch._leaves import Leaf
@@ -222,9 +222,8 @@ class TorchMap(DifferentiableMap):
             return np.zeros((len(vs), self.domain.size))
         graph, stacked = self.graph, [each.contiguous() for each in self.outputs.cotangents(vs)]
         by = graph.rows_by_vmap if batching == BATCHINGS[0] else graph.rows_by_older_batching
-        found = by(stacked)
-        rows = [[None if g is None else g[row] for g in found] for row in range(len(vs))]
-        return np.array([self.inputs.vector(row) for row in rows])
+        by_row = rows_of_stacks(by(stacked), len(vs))
+        return np.array([self.inputs.vector(row) for row in by_row])
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         images, gradient = self._transposed_products([u], v)

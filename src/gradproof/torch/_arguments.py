@@ -72,7 +72,10 @@ class Arguments:
         self.captured = Captured(None if choice.derived else fn, tensors_in(given))
         self._tree = Tree((*given, dict(self.captured.tensors)))
         _refuse_hidden_tensors(self._tree, fn)
-        self._flat = self._tree.leaves
+        self._flat, paths = self._tree.leaves, self._tree.paths
+        # Every argument is a leaf, and there is nothing else.
+        self._is_flat = self.captured.is_empty and len(paths) == len(inputs) and not kwargs
+        self._is_flat = self._is_flat and all(len(path) == 2 for path in paths)
         self.generators = sources_in([*self._flat, *self.captured.generators])
         self._where, names = self._chosen_places(fn, choice)
         paths = [self._tree.paths[place] for place in self._where]
@@ -130,9 +133,8 @@ class Arguments:
         for place in self._parameters:
             if tensors[place].is_leaf:  # as a Parameter is, which a layer may register
                 tensors[place].__class__ = torch.nn.Parameter
-        if self.captured.is_empty and not self._given:
-            args, kwargs, _ = self._tree.rebuilt(self._flat_with(tensors))
-            return fn(*args, **kwargs)
+        if self._is_flat and not self._given:
+            return fn(*self._flat_with(tensors))
         with self.exchange(tensors) as (args, kwargs):
             return fn(*args, **kwargs)
 

@@ -101,10 +101,7 @@ class Call:
             self.counts.add("vjp")
         if self.mode is None and self.in_double is None and self.arguments.captured.is_empty:
             return backward_gradients(outputs, tensors, cotangents, create_graph=create_graph)
-        with (
-            self.arguments.exchange(at or tensors),
-            self._active_modes(cotangents, backward=True),
-        ):
+        with self.arguments.exchange(at or tensors), self._active_modes(cotangents, backward=True):
             return backward_gradients(outputs, tensors, cotangents, create_graph=create_graph)
 
     @contextmanager

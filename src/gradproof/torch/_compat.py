@@ -8,12 +8,11 @@ stay where they are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from torch import _vmap_internals
 
 # Formulas by which a fused operation is made of others, to round each of these.
 # `torch.export.default_decompositions` leaves out what its core operators are, copies the rest, and
@@ -28,9 +27,6 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 # Containers as PyTorch takes them apart, with registered classes and paths of keys. There is no
 # public module of it.
 pytree = _pytree
-
-# The batching behind `is_grads_batched`. `torch.vmap` is another, with other rules.
-legacy_vmap = _vmap_internals._vmap
 
 # How the names of nodes begin that `torch.library.register_autograd` makes.
 LIBRARY_BACKWARD = "GeneratedBackwardFor_"
@@ -59,6 +55,22 @@ run_engine_with_devices = torch.autograd.graph._engine_run_backward
 
 # Hands an undefined gradient to what is before it, as in PyTorch's gradcheck. Nothing public does.
 UndefinedGrad: Any = torch._C._functions.UndefinedGrad
+
+
+def legacy_vmap(
+    fn: Callable[..., Sequence[torch.Tensor | None]], stacks: Sequence[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """Stacks of what a function returns for every row of stacks; None stays None.
+
+    It is the batching behind `is_grads_batched`; `torch.vmap` is another, with other rules. What
+    `torch._vmap_internals._vmap` does for containers takes longer than a backward.
+    """
+    level, count = torch._C._vmapmode_increment_nesting(), len(stacks[0])
+    try:
+        found = fn(*[torch._add_batch_dim(stack, 0, level) for stack in stacks])
+        return [y if y is None else torch._remove_batch_dim(y, level, count, 0) for y in found]
+    finally:
+        torch._C._vmapmode_decrement_nesting()
 
 
 def forward_level() -> int:

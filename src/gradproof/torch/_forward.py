@@ -20,10 +20,9 @@ from gradproof._data.exceptions import first_line, text_of
 from gradproof._data.space import Array
 from gradproof._maps.contract import Unsupported
 from gradproof.torch._compat import forward_level, legacy_vmap, make_dual, unpack_dual
-from gradproof.torch._graph import Graph, batched_result
+from gradproof.torch._graph import Graph, batched_result, rows_of_stacks
 from gradproof.torch._graph_contents import has_library_operator
 from gradproof.torch._outputs import floating_in
-from gradproof.torch._tensors import to_vector
 
 # How PyTorch says that an operation has no forward mode.
 _NO_FORWARD = (
@@ -96,18 +95,16 @@ class Forward:
         """J u for every row of `us`, under vmap."""
         rows, kept = [self._inputs.direction_tensors(u) for u in us], self._outputs.kept
 
-        def push_one(*tangents: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def push_one(*tangents: torch.Tensor) -> list[torch.Tensor | None]:
             with _dual_level():
-                pairs = zip(kept, self._output_tangents(tangents), strict=True)
-                return tuple(output.zeros() if u is None else u for output, u in pairs)
+                return self._output_tangents(tangents)
 
         def push_all() -> Any:
-            stacked = [torch.stack(column) for column in zip(*rows, strict=True)]
-            return legacy_vmap(push_one)(*stacked)
+            stacks = [torch.stack(column) for column in zip(*rows, strict=True)]
+            return legacy_vmap(push_one, stacks)
 
-        pairs = zip(kept, batched_result(push_all), strict=True)
-        vectors = [to_vector(found, output.dtype).reshape(len(us), -1) for output, found in pairs]
-        return np.hstack([np.zeros((len(us), 0)), *vectors])
+        by_row = rows_of_stacks(batched_result(push_all), len(us))
+        return np.array([self._outputs.vector(zip(kept, row, strict=True)) for row in by_row])
 
     def _output_tangents(
         self, tangents: Sequence[torch.Tensor | None]

@@ -117,8 +117,7 @@ class Graph:
         except Unsupported as refused:
             if "data" in refused.reason:
                 raise
-        pull = legacy_vmap(lambda *cotangents: self.grad(cotangents), 0, 0, True)  # None may pass
-        return batched_result(lambda: pull(*stacked))
+        return batched_result(lambda: legacy_vmap(lambda *rows: self.grad(rows), stacked))
 
     # The derivative as a function of its own.
 
@@ -173,6 +172,13 @@ class Graph:
                 return Unsupported(first_line(error))
             return Raised(exception_line(error))
         return None
+
+
+def rows_of_stacks(
+    stacks: Sequence[torch.Tensor | None], count: int
+) -> list[list[torch.Tensor | None]]:
+    """The tensors of each of so many rows; None is the same in every row."""
+    return [[None if stack is None else stack[row] for stack in stacks] for row in range(count)]
 
 
 def batched_result(run: Callable[[], Any]) -> Any:

@@ -36,7 +36,11 @@ class ChangingOutputError(OutputChangedError, AssertionError):
 
 def floating_in(result: Any) -> list[torch.Tensor]:
     """Every floating or complex tensor of a result, in order."""
-    return [tensor for tensor in tensors_in(result) if is_differentiable(tensor)]
+    return [
+        tensor
+        for tensor in tensors_in(result)
+        if tensor.dtype.is_floating_point or tensor.dtype.is_complex
+    ]
 
 
 def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
@@ -84,10 +88,6 @@ class Output:
     dtype: torch.dtype
     device: torch.device
     part: slice
-
-    def zeros(self) -> torch.Tensor:
-        """A tensor of zeros in this slot."""
-        return torch.zeros(self.shape, dtype=self.dtype, device=self.device)
 
 
 class Outputs:

@@ -57,13 +57,12 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
         for i in _changed_positions(inputs):
             if i not in after_forward:
                 found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
-    for leaf, before in zip(leaves, gradients, strict=True):
+    for leaf, before, one, other in zip(leaves, gradients, tensors, graph.tensors, strict=True):
+        name = leaf.slot.name
         if _grad_mark(leaf.original) != before:
-            found.append(("grad", f"a run changed {leaf.slot.name}.grad"))
-    # The backward of the run here gets copies by its hooks; that of the kept run has the leaves.
-    for leaf, one, other in zip(leaves, tensors, graph.tensors, strict=True):
+            found.append(("grad", f"a run changed {name}.grad"))
+        # The backward of the run here gets copies by hooks; that of the kept run has the leaves.
         if _grad_mark(one) or _grad_mark(other):
-            name = leaf.slot.name
             sentence = f"a run wrote to the .grad of its argument {name}, where autograd adds up"
             found.append(("grad", sentence))
     return [*found, *graph.overwritten_gradients()]

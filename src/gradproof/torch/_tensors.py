@@ -17,13 +17,7 @@ from gradproof._data.formats import Grain
 from gradproof._data.space import Array, Slot
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)  # a subclass may do anything when it is copied
-SPARSE = (
-    torch.sparse_coo,
-    torch.sparse_csr,
-    torch.sparse_csc,
-    torch.sparse_bsr,
-    torch.sparse_bsc,
-)
+SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 def private_vector(vector: Array) -> Array:
