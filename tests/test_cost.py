@@ -174,3 +174,11 @@ def test_what_cannot_be_decided_costs_twice_the_runs_of_slow_mode() -> None:
     report = gradproof.check(counted, x, seed=0)
     assert report.verdict == "inconclusive", str(report)
     assert counted.runs + counted.backwards <= 2 * (2 * 60 + 2 * 900)
+
+
+def test_the_checks_share_the_first_products_of_both_modes() -> None:
+    report = gradproof.check(torch.tanh, normal(25), seed=0)
+    assert report.verdict == "passed", str(report)
+    assert report["forward"].calls == {"function": 1, "jvp": 1}
+    assert not report["forward_vs_backward"].calls
+    assert report["determinism"].calls == {"vjp": 4}

@@ -12,7 +12,7 @@ from gradproof._compare.claims import Mode
 from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.formats import DOUBLE, FORMATS
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import Values
+from gradproof._data.space import Values, finite_values
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._numdiff.probes import (
     constant_cotangent,
@@ -74,7 +74,7 @@ class Measurements:
         size, single = np.abs(self.function.centre), FORMATS["float32"].unit
         if unit >= DOUBLE or not size.size:
             return unit
-        is_noisy = self.slopes.noise > _PART_OF_NOISE * single * np.maximum(size, np.mean(size))
+        is_noisy = self.slopes.noise > _PART_OF_NOISE * single * np.maximum(size, size.mean())
         return single if is_noisy.any() else unit
 
     @property
@@ -125,6 +125,15 @@ class Measurements:
         """J^T v of the cotangent as the backward claims it, (n,)."""
         return self.backward.product
 
+    @cached_property
+    def transposed_products(self) -> tuple[Values, Values]:
+        """(J u, J^T v) of the tangent and the cotangent, both by reverse mode."""
+        return self.map.transposed_vjp(self.tangent, self.cotangent)
+
+    def claimed_tangent(self, mode: Mode) -> Values:
+        """J u of the tangent by forward mode, or by reverse mode."""
+        return self.forward.product if mode == "forward" else self.transposed_products[0]
+
     @property
     def steps(self) -> StepTables:
         """The steps by which F is moved."""
@@ -139,8 +148,7 @@ class Measurements:
     @cached_property
     def largest_value(self) -> float:
         """The largest finite |F| at the point; 0.0 without any."""
-        value = np.abs(self.function.centre)
-        return float(np.max(value, initial=0.0, where=np.isfinite(value)))
+        return float(finite_values(np.abs(self.function.centre)).max(initial=0.0))
 
     @cached_property
     def randomness(self) -> str:

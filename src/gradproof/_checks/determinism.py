@@ -46,7 +46,7 @@ def recorded_gradient_findings(check: str, measurements: Measurements) -> tuple[
     try:
         with users_errors():
             expected = measurements.gradient
-            _, got = measurements.map.transposed_vjp(measurements.tangent, measurements.cotangent)
+            _, got = measurements.transposed_products
     except (Unsupported, UsersError):
         return ()
     if got.shape != expected.shape:  # an input has no gradient at all

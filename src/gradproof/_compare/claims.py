@@ -38,7 +38,7 @@ class Claim:
 
     Args:
         gradient: J^T v where it has been asked for already.
-        kept_tangent: a tangent u, and what returns J u by forward mode and keeps it, if anything.
+        kept_tangent: a tangent u, and what returns J u by this mode and keeps it, if anything.
     """
 
     def __init__(
@@ -71,10 +71,7 @@ class Claim:
     def push(self, u: Values) -> Values | None:
         """J u, (m,); None where only products with cotangents can be had."""
         if self.mode == "forward":
-            kept = self._kept_tangent
-            if kept is not None and are_equal(u, kept[0]):
-                return kept[1]()
-            return np.asarray(self.map.jvp(u))
+            return self._claimed_tangent(u)
         if self.v.size == 1:
             assert self.gradient is not None
             return np.atleast_1d(self.gradient @ u / self.v)
@@ -84,6 +81,15 @@ class Claim:
             return None
         return self._push_by_rows(u)
 
+    def _claimed_tangent(self, u: Values) -> Values:
+        """J u by forward mode, or by transposition of the backward."""
+        kept = self._kept_tangent
+        if kept is not None and are_equal(u, kept[0]):
+            return kept[1]()
+        if self.mode == "forward":
+            return np.asarray(self.map.jvp(u))
+        return np.asarray(self.map.transposed_vjp(u, self.v)[0])
+
     def _push_by_rows(self, u: Values) -> Values:
         used = u != 0  # 0 times an infinite entry is no part of the row
         found: Values = self.rows()[:, used] @ u[used]
@@ -92,7 +98,7 @@ class Claim:
     def _push_by_transposition(self, u: Values) -> Values | None:
         """J u as the derivative of v -> (J^T v).u; None where that is not its transpose."""
         try:
-            found, _ = self.map.transposed_vjp(u, self.v)
+            found = self._claimed_tangent(u)
         except (UsageError, MemoryError):
             raise
         except Exception:  # what a user's backward raises when it is differentiated

@@ -17,13 +17,7 @@ from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Values
 from gradproof._maps.contract import DifferentiableMap
 from gradproof._numdiff.probes import Kind, random_cotangent, random_offsets, random_tangent
-from gradproof._numdiff.steps import (
-    NEARBY,
-    SHORT_STEP,
-    StepTables,
-    coordinate_scales,
-    step_tables,
-)
+from gradproof._numdiff.steps import NEARBY, SHORT_STEP, StepTables, coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
 
 MOST_FINDINGS = 64
@@ -136,7 +130,7 @@ def comparison_of(
         mode: "backward" or "forward".
         function: values of F, where they are known.
         gradient: J^T v of cotangent 0 by the backward, likewise.
-        tangent: returns J u of tangent 0 by forward mode, and keeps it; None where nobody does.
+        tangent: returns J u of tangent 0 by this mode, and keeps it; None where nobody does.
         check: name of the check, for findings; the mode where it is "".
     """
     function = FunctionValues(map_) if function is None else function

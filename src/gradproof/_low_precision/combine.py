@@ -8,6 +8,7 @@ derivative is first verified by differences. Differences in few bits are asked l
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -91,7 +92,7 @@ def _comparison(measurements: Measurements, mode: Mode, check: str) -> Compariso
         mode,
         function=measurements.function,
         gradient=known if is_empty or mode == "forward" else measurements.gradient,
-        tangent=lambda: measurements.forward.product,
+        tangent=partial(measurements.claimed_tangent, mode),
         check=check,
     )
 
