@@ -162,12 +162,7 @@ class _Run(_asserts.Run):
         return report
 
     def count_pass(self, bound: float) -> None:
-        self._keep(
-            verdict=Verdict.PASSED.value,
-            resolution=bound,
-            is_only_warned_of=False,
-            json="",
-        )
+        self._keep(verdict=Verdict.PASSED.value, resolution=bound, is_only_warned_of=False, json="")
 
     def _keep(self, **checked: Any) -> None:
         if self._item is not None:

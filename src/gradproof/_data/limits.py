@@ -73,10 +73,7 @@ def _limits_of_slots(space: Space, domain: Any) -> list[tuple[float, float]]:
 def _limit_pair(value: Any, what: str) -> tuple[float, float]:
     try:
         low, high = value
-        pair = (
-            -math.inf if low is None else float(low),
-            math.inf if high is None else float(high),
-        )
+        pair = (-math.inf if low is None else float(low), math.inf if high is None else float(high))
     except (TypeError, ValueError, OverflowError):
         raise UsageError(
             f"{what}: expected a pair (low, high), None for an open end, got {short_repr(value)}"

@@ -35,7 +35,7 @@ Context = Callable[[], AbstractContextManager[object]]
 _turns = threading.RLock()
 _running: list[_Turn] = []
 _contexts: list[Context] = []
-_open: list[ExitStack] = []  # of blocks of `restored` that have not ended
+_open: list[restored] = []  # blocks that have not ended
 
 _uninterrupted_code: set[CodeType] = set()
 
@@ -96,22 +96,29 @@ class restored:  # named as a function, of which contextlib would make one that 
     """
 
     def __init__(self, *changes: Restore) -> None:
-        self._undo = ExitStack()
-        for change in changes:
-            self._undo.callback(change)
+        self._changes = list(changes)
 
     @defer_interrupts
     def __enter__(self) -> None:
-        _open.append(self._undo)
+        _open.append(self)
 
     @defer_interrupts
     def __exit__(self, *_: object) -> None:
         try:
-            self._undo.close()
+            self.close()
         finally:
-            if self._undo in _open:
-                _open.remove(self._undo)
+            if self in _open:
+                _open.remove(self)
         _interrupts.deliver_interrupt(sys._getframe(1))
+
+    def close(self) -> None:
+        """Call those that have not been called; each, also where another one raises."""
+        try:
+            while self._changes:
+                self._changes.pop()()
+        finally:
+            if self._changes:
+                self.close()
 
 
 class _Turn:

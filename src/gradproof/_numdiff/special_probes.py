@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
 from gradproof._data.formats import FORMATS, SINGLE
-from gradproof._data.space import KEPT, Indices, Slot, Space, Values
+from gradproof._data.space import KEPT, Indices, Slot, Space, Values, finite_values
 from gradproof._numdiff.probes import Kind, random_bits, random_integer, unit_vector
 
 FULL_MANTISSA = (-math.pi / 3, math.e / 2)  # factors whose products need every digit
@@ -118,7 +119,7 @@ def split_probe(
 
 
 def _weighted_sum(terms: Sequence[Term]) -> Values:
-    return np.asarray(np.sum([term.weight * term.probe for term in terms], axis=0))
+    return np.asarray(reduce(np.add, [term.weight * term.probe for term in terms]))
 
 
 def _single_entry(terms: Sequence[Term], shares: Values, scales: Values | None, seed: int) -> Term:
@@ -200,5 +201,4 @@ def split_shares(space: Space, draws: Values | Indices) -> Values:
 
 def _largest_entry(values: Values) -> float:
     """The largest finite size; 0.0 without any."""
-    size = np.abs(values)
-    return float(np.max(size, initial=0.0, where=np.isfinite(size)))
+    return float(finite_values(np.abs(values)).max(initial=0.0))

@@ -7,6 +7,7 @@ exact in floating point, and a step means the same part of every input.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -28,7 +29,7 @@ class StepTable:
     ratio: float
     count: int
 
-    @property
+    @functools.cached_property
     def steps(self) -> Values:
         """The steps, (count,), decreasing."""
         return np.asarray(self.largest * self.ratio ** np.arange(self.count), float)
@@ -73,6 +74,7 @@ _TABLES = (
 )
 
 
+@functools.lru_cache(maxsize=64)
 def step_tables(unit: float, limit: float | None = None) -> StepTables:
     """The step tables for arithmetic of unit round-off `unit`.
 

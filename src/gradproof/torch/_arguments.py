@@ -73,9 +73,8 @@ class Arguments:
         self._tree = Tree((*given, dict(self.captured.tensors)))
         _refuse_hidden_tensors(self._tree, fn)
         self._flat, paths = self._tree.leaves, self._tree.paths
-        # Every argument is a leaf, and there is nothing else.
-        self._is_flat = self.captured.is_empty and len(paths) == len(inputs) and not kwargs
-        self._is_flat = self._is_flat and all(len(path) == 2 for path in paths)
+        are_leaves = len(paths) == len(inputs) and all(len(path) == 2 for path in paths)
+        self._is_flat = are_leaves and not (kwargs or self.captured.tensors)
         self.generators = sources_in([*self._flat, *self.captured.generators])
         self._where, names = self._chosen_places(fn, choice)
         paths = [self._tree.paths[place] for place in self._where]
@@ -133,31 +132,24 @@ class Arguments:
         for place in self._parameters:
             if tensors[place].is_leaf:  # as a Parameter is, which a layer may register
                 tensors[place].__class__ = torch.nn.Parameter
-        if self._is_flat and not self._given:
-            return fn(*self._flat_with(tensors))
-        with self.exchange(tensors) as (args, kwargs):
-            return fn(*args, **kwargs)
+        return self.run_exchanged(tensors, lambda args, kwargs: fn(*args, **kwargs))
 
-    def _flat_with(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """All leaves of the arguments, with these exchangeable ones."""
+    def run_exchanged(self, tensors: Sequence[torch.Tensor], run: Callable[[Any, Any], Any]) -> Any:
+        """What `run` returns of positional and keyword arguments with these tensors.
+
+        Captured ones are exchanged too, also while the backward of a run goes on: gradient
+        checkpointing runs the function again in the backward, and reads them once more.
+        """
         flat = self._flat.copy()
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
-        return flat
-
-    @contextmanager
-    def exchange(self, tensors: Sequence[torch.Tensor]) -> Iterator[tuple[Any, Any]]:
-        """Positional and keyword arguments with these tensors; captured ones are exchanged too.
-
-        They stay so while the backward of a run goes on: gradient checkpointing runs the function
-        again in the backward, and reads them once more.
-        """
-        flat = self._flat_with(tensors)
-        args, kwargs, held = self._tree.rebuilt(flat)
-        given = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]  # the captured ones last
+        args, kwargs, held = (flat, {}, {}) if self._is_flat else self._tree.rebuilt(flat)
         try:
+            if self.captured.is_empty:
+                return run(args, kwargs)
+            given = [leaf for leaf in flat if isinstance(leaf, torch.Tensor)]  # captured ones last
             with self.captured.exchange_tensors(held, given):
-                yield args, kwargs
+                return run(args, kwargs)
         finally:
             self._renew_written_copies()
 

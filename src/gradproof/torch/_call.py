@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -99,10 +100,16 @@ class Call:
         """
         if outputs:
             self.counts.add("vjp")
-        if self.mode is None and self.in_double is None and self.arguments.captured.is_empty:
-            return backward_gradients(outputs, tensors, cotangents, create_graph=create_graph)
-        with self.arguments.exchange(at or tensors), self._active_modes(cotangents, backward=True):
-            return backward_gradients(outputs, tensors, cotangents, create_graph=create_graph)
+        is_plain = self.mode is None and self.in_double is None
+        pull = partial(backward_gradients, outputs, tensors, cotangents, create_graph=create_graph)
+        if is_plain and self.arguments.captured.is_empty:
+            return pull()
+
+        def run(*_: object) -> tuple[torch.Tensor | None, ...]:
+            with nullcontext() if is_plain else self._active_modes(cotangents, backward=True):
+                return pull()
+
+        return tuple(self.arguments.run_exchanged(at or tensors, run))
 
     @contextmanager
     def _active_modes(

@@ -187,12 +187,7 @@ class Captured:
         """
         others: dict[Name, torch.Tensor] = dict(enumerate(given))
         others.update(tensors)
-
-        def put_back() -> None:
-            for spot in self._spots:
-                spot.write(spot.whole)
-
-        with restored(put_back):
+        with restored(*[functools.partial(spot.write, spot.whole) for spot in self._spots]):
             for spot in self._spots:
                 leaves = spot.tree.leaves.copy()
                 for place, name in spot.names.items():

@@ -65,7 +65,7 @@ def legacy_vmap(
     It is the batching behind `is_grads_batched`; `torch.vmap` is another, with other rules. What
     `torch._vmap_internals._vmap` does for containers takes longer than a backward.
     """
-    level, count = torch._C._vmapmode_increment_nesting(), len(stacks[0])
+    count, level = len(stacks[0]), torch._C._vmapmode_increment_nesting()
     try:
         found = fn(*[torch._add_batch_dim(stack, 0, level) for stack in stacks])
         return [y if y is None else torch._remove_batch_dim(y, level, count, 0) for y in found]

@@ -17,6 +17,7 @@ from gradproof.torch._compat import pytree
 from gradproof.torch._tensors import (
     SPARSE,
     is_differentiable,
+    is_floating,
     private_vector,
     slot_like,
     to_tensor,
@@ -36,11 +37,7 @@ class ChangingOutputError(OutputChangedError, AssertionError):
 
 def floating_in(result: Any) -> list[torch.Tensor]:
     """Every floating or complex tensor of a result, in order."""
-    return [
-        tensor
-        for tensor in tensors_in(result)
-        if tensor.dtype.is_floating_point or tensor.dtype.is_complex
-    ]
+    return [tensor for tensor in tensors_in(result) if is_floating(tensor.dtype)]
 
 
 def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
@@ -101,10 +98,7 @@ class Outputs:
     """
 
     def __init__(
-        self,
-        named: Sequence[tuple[str, torch.Tensor]],
-        function: str,
-        without: frozenset[int],
+        self, named: Sequence[tuple[str, torch.Tensor]], function: str, without: frozenset[int]
     ) -> None:
         self._function = function
         self._count = len(named)

@@ -87,7 +87,7 @@ def to_tensor(piece: Array, shape: Any, dtype: torch.dtype, device: torch.device
         whole = piece.flags.c_contiguous and piece.ctypes.data % 16 == 0
         piece = (piece if whole else piece.copy()).view(np.complex128)
     tensor = torch.from_numpy(piece.reshape(shape))  # NumPy takes less to view than PyTorch
-    return tensor if tensor.dtype is dtype and device.type == "cpu" else tensor.to(device, dtype)
+    return tensor.to(device, dtype)
 
 
 def unsupported_kind(tensor: torch.Tensor) -> str:
