@@ -7,8 +7,6 @@ J(x)^T v, or (x, u) -> J(x) u.
 
 from __future__ import annotations
 
-from functools import partial
-
 from gradproof._checks.determinism import recorded_gradient_findings
 from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import evidence_of_block, failed_check
