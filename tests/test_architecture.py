@@ -25,8 +25,8 @@ LAYERS = {
     "_maps": 1,  # the contract with a framework
     "_guard": 1,  # what a check puts back
     "_numdiff": 2,
-    "_compare": 3,
-    "_measurements": 4,  # what the checks of one run share
+    "_measurements": 3,  # what the checks of one run share
+    "_compare": 4,
     "_low_precision": 5,
     "_checks": 6,
     "_adapters": 6,

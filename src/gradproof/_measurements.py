@@ -8,12 +8,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from gradproof._compare.claims import Mode
-from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.formats import DOUBLE, FORMATS
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import Values, finite_values
-from gradproof._maps.contract import DifferentiableMap
+from gradproof._data.space import Values, finite_values, root_mean_square
+from gradproof._maps.contract import DifferentiableMap, Mode
 from gradproof._numdiff.probes import (
     constant_cotangent,
     random_cotangent,
@@ -267,11 +265,6 @@ class ClaimedProducts:
     def product(self) -> Values:
         """The product of the random probe."""
         return self.ask(self.probe)
-
-    @property
-    def known_product(self) -> Values | None:
-        """The product of the random probe where it has been asked for; None where it has not."""
-        return vars(self).get("product")
 
     @cached_property
     def constant_probe(self) -> Values:

@@ -13,9 +13,9 @@ from gradproof._compare.tolerances import (
     Decisions,
     bound_of_entry,
     decide,
-    root_mean_square,
     rounding_of_claim,
 )
+from gradproof._data.space import root_mean_square
 from gradproof._numdiff.slopes import Slopes
 
 NAN, INF = math.nan, math.inf

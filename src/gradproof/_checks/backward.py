@@ -10,9 +10,9 @@ from __future__ import annotations
 from gradproof._checks.determinism import recorded_gradient_findings
 from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import evidence_of_block, failed_check
-from gradproof._compare.claims import Mode
 from gradproof._data.records import CheckResult, Verdict
 from gradproof._low_precision.combine import mode_result
+from gradproof._maps.contract import Mode
 from gradproof._measurements import Measurements
 
 # Check of a pair of modes -> the mode that is differentiated, and the one that differentiates it.

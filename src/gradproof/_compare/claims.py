@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 
-from gradproof._compare.tolerances import rounding_of_claim
 from gradproof._data.formats import SINGLE
 from gradproof._data.space import Values, are_equal
-from gradproof._maps.contract import DifferentiableMap
+from gradproof._maps.contract import DifferentiableMap, Mode
+from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import unit_vector
 from gradproof.errors import UsageError
 
 FEW_OUTPUTS = 16  # each is a cotangent of its own where J u cannot be had at once
 MOST_ENTRIES = 1 << 22  # of a Jacobian that is claimed as a whole
 MODES_AGREE = 2.0**10  # roundings that <v, J u> and <J^T v, u> may differ by
-
-Mode = Literal["backward", "forward"]
 
 
 class Claim:
@@ -33,34 +30,25 @@ class Claim:
         map: whose Jacobian it is.
         mode: "backward" or "forward".
         v: the cotangent at which the backward is differentiated, (m,).
+        unit: unit round-off in which it is computed.
         gradient: J^T v as claimed by the backward, (n,); by forward mode, of the backward where
-            there is one, for sizes only, else None.
+            there is one and it was asked for, for sizes only, else None.
 
     Args:
-        gradient: J^T v where it has been asked for already.
-        kept_tangent: a tangent u, and what returns J u by this mode and keeps it, if anything.
+        measurements: of the map, from which the products with its probes are taken.
     """
 
-    def __init__(
-        self,
-        map_: DifferentiableMap,
-        mode: Mode,
-        v: Values,
-        gradient: Values | None = None,
-        unit: float = 2.0**-53,
-        kept_tangent: tuple[Values, Callable[[], Values]] | None = None,
-    ) -> None:
-        self.map, self.mode, self.v, self.unit = map_, mode, v, unit
-        self._kept_tangent = kept_tangent
+    def __init__(self, measurements: Measurements, mode: Mode, unit: float) -> None:
+        self.map, self.mode, self.v = measurements.map, mode, measurements.cotangent
+        self.unit, self._measurements = unit, measurements
         # In 16 bits and fewer a wrong double backward may agree with the backward up to rounding.
         self._transposable = unit < SINGLE
-        self.gradient = gradient
-        if gradient is None and mode == "backward":
-            self.gradient = map_.vjp(v)
+        self.gradient = measurements.gradient if mode == "backward" else None
 
     def claim_of(self, map_: DifferentiableMap, unit: float) -> Claim:
         """What the same mode claims of the same function in arithmetic of round-off `unit`."""
-        return Claim(map_, self.mode, self.v, unit=max(unit, self.unit))
+        measurements = Measurements(map_, self._measurements.settings)
+        return Claim(measurements, self.mode, max(unit, self.unit))
 
     def pull(self, v: Values) -> Values:
         """J^T v, (n,)."""
@@ -83,9 +71,8 @@ class Claim:
 
     def _claimed_tangent(self, u: Values) -> Values:
         """J u by forward mode, or by transposition of the backward."""
-        kept = self._kept_tangent
-        if kept is not None and are_equal(u, kept[0]):
-            return kept[1]()
+        if are_equal(u, self._measurements.tangent):
+            return self._measurements.claimed_tangent(self.mode)
         if self.mode == "forward":
             return np.asarray(self.map.jvp(u))
         return np.asarray(self.map.transposed_vjp(u, self.v)[0])
@@ -115,10 +102,6 @@ class Claim:
             self._transposable = False
             return None
         return np.asarray(found)
-
-    def rounding_of(self, *sizes: Values | float) -> Values:
-        """S of a claim whose terms have these sizes."""
-        return rounding_of_claim(self.unit, *sizes)
 
     def rows(self) -> Values:
         """The Jacobian from one cotangent per output, (m, n)."""
@@ -165,7 +148,7 @@ class Claim:
         """J^T v of whatever mode has it: its entries show which inputs are ill-scaled."""
         if self.gradient is None:
             try:
-                self.gradient = self.map.vjp(self.v)
+                self.gradient = self._measurements.gradient
             except Exception:  # none, or one that raises, which its own check reports
                 return None
         return self.gradient

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gradproof._compare.claims import MOST_ENTRIES, Claim, Mode
-from gradproof._compare.tolerances import Resolution
+from gradproof._compare.claims import MOST_ENTRIES, Claim
+from gradproof._compare.tolerances import Resolution, rounding_of_claim
 from gradproof._data.records import Finding, digits_of_gap
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Values
-from gradproof._maps.contract import DifferentiableMap
-from gradproof._numdiff.probes import Kind, random_cotangent, random_offsets, random_tangent
-from gradproof._numdiff.steps import NEARBY, SHORT_STEP, StepTables, coordinate_scales, step_tables
+from gradproof._maps.contract import DifferentiableMap, Mode
+from gradproof._measurements import Measurements
+from gradproof._numdiff.probes import Kind, random_offsets, random_tangent
+from gradproof._numdiff.slopes import Slopes, slopes_along
+from gradproof._numdiff.steps import NEARBY, SHORT_STEP, StepTables
 from gradproof._numdiff.values import FunctionValues
 
 MOST_FINDINGS = 64
@@ -30,27 +32,25 @@ class Comparison:
     """What one mode claims of a map, and all that is needed to measure F beside it.
 
     Attributes:
-        map: F at its point.
-        settings: tolerances, seed, sizes.
-        function: values of F.
+        measurements: of the map, at its point.
+        function: values of F: those of the measurements, or known no better than to a jitter.
         claim: the claimed Jacobian.
         check: name of the check, for findings.
-        scales: of each coordinate, (n,).
-        u: the first tangent, (n,).
         unit: unit round-off in which F is computed.
         resolution: how small error bars must be.
-        steps: step tables.
+        map, settings, scales, u, steps: those of the measurements, u being their tangent.
     """
 
-    map: DifferentiableMap
-    settings: RunSettings
+    measurements: Measurements
     function: FunctionValues
     claim: Claim
     check: str
-    scales: Values
-    u: Values
     unit: float
     resolution: Resolution
+    map: DifferentiableMap
+    settings: RunSettings
+    scales: Values
+    u: Values
     steps: StepTables
 
     @property
@@ -81,6 +81,12 @@ class Comparison:
             return self.u
         return random_tangent(self.map.domain, self.scales, self.settings.seed, number)
 
+    def slopes_along(self, u: Values) -> Slopes:
+        """The slope of every output along u, (n,); those along the first tangent are kept."""
+        if u is self.u and self.function is self.measurements.function:
+            return self.measurements.slopes
+        return slopes_along(self.function, u, self.steps)
+
     def slope_nearby(self, w: Values, number: int, part: float = 1.0) -> Values:
         """The slope along w at a nearby point, by one plain difference, (m,).
 
@@ -109,48 +115,33 @@ class Comparison:
 
     def rounding(self, *sizes: Values | float) -> Values:
         """S of a claim whose terms have these sizes."""
-        return self.claim.rounding_of(*sizes)
+        return rounding_of_claim(self.claim.unit, *sizes)
 
 
 def comparison_of(
-    map_: DifferentiableMap,
-    settings: RunSettings,
-    mode: Mode,
-    *,
-    function: FunctionValues | None = None,
-    gradient: Values | None = None,
-    tangent: Callable[[], Values] | None = None,
-    check: str = "",
+    measurements: Measurements, mode: Mode, check: str, claimed_unit: float = 0.0
 ) -> Comparison:
-    """The comparison of one mode of a map with F.
+    """The comparison of one mode with F.
 
     Args:
-        map_: the function at its point.
-        settings: of the run.
+        measurements: of the function at its point.
         mode: "backward" or "forward".
-        function: values of F, where they are known.
-        gradient: J^T v of cotangent 0 by the backward, likewise.
-        tangent: returns J u of tangent 0 by this mode, and keeps it; None where nobody does.
-        check: name of the check, for findings; the mode where it is "".
+        check: name of the check, for findings.
+        claimed_unit: unit round-off of the claims, where it is larger than that of F.
     """
-    function = FunctionValues(map_) if function is None else function
-    slots = (*map_.domain.slots, *map_.codomain.slots)
-    units = [slot.grain.unit for slot in slots if slot.size]
-    unit = max([*units, map_.resolution, function.coarsest_unit])
-    v = random_cotangent(map_.codomain, settings.seed, 0)
-    scales = coordinate_scales(map_.domain, map_.point)
-    u = random_tangent(map_.domain, scales, settings.seed, 0)
+    unit = max(measurements.unit, measurements.function.coarsest_unit)
     return Comparison(
-        map=map_,
-        settings=settings,
-        function=function,
-        claim=Claim(map_, mode, v, gradient, unit, None if tangent is None else (u, tangent)),
-        check=check or mode,
-        scales=scales,
-        u=u,
+        measurements=measurements,
+        function=measurements.function,
+        claim=Claim(measurements, mode, max(unit, claimed_unit)),
+        check=check,
         unit=unit,
-        resolution=Resolution.from_unit(unit, settings.resolution),
-        steps=step_tables(unit, settings.largest_step),
+        resolution=Resolution.from_unit(unit, measurements.settings.resolution),
+        map=measurements.map,
+        settings=measurements.settings,
+        scales=measurements.scales,
+        u=measurements.tangent,
+        steps=measurements.steps,
     )
 
 

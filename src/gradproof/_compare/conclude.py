@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -29,13 +28,15 @@ from gradproof._compare.screen import (
     is_hopeless,
     screen_along,
 )
-from gradproof._compare.tolerances import SMALL, bound_of_entry, root_mean_square
+from gradproof._compare.tolerances import SMALL, bound_of_entry
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
+from gradproof._data.space import root_mean_square
 from gradproof._maps.contract import Unsupported
+from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_offsets, round_to_formats
-from gradproof._numdiff.slopes import ROUGH_ULPS, Slopes
+from gradproof._numdiff.slopes import ROUGH_ULPS
 from gradproof._numdiff.steps import NEIGHBOUR
 from gradproof.errors import UsageError
 
@@ -44,21 +45,15 @@ _BETWEEN = "claims lie between the one-sided slopes"
 _NEIGHBOURS, _NEIGHBOURS_TRIED = 2, 8
 
 
-def point_result(
-    comparison: Comparison,
-    known_slopes: Callable[[], Slopes] | None = None,
-    *,
-    quick: bool = False,
-) -> PointResult:
+def point_result(comparison: Comparison, *, quick: bool = False) -> PointResult:
     """What differences of F say of the claims: at the point, and beside it where F is not smooth.
 
     Args:
         comparison: of one mode.
-        known_slopes: returns measured slopes along the first tangent, and keeps them.
         quick: whether one tangent is enough: what is wrong along it fails without a place, what is
             open stays open, and ill-scaled inputs are not asked again.
     """
-    found = result_at_point(comparison, known_slopes, quick=quick)
+    found = result_at_point(comparison, quick=quick)
     if found.kinks and found.verdict is not Verdict.FAILED:
         where = f"at {count_of(len(found.kinks))}"
         if comparison.settings.other_inputs:
@@ -68,25 +63,20 @@ def point_result(
 
 
 @np.errstate(all="ignore")
-def result_at_point(
-    comparison: Comparison,
-    known_slopes: Callable[[], Slopes] | None = None,
-    *,
-    quick: bool = False,
-) -> PointResult:
+def result_at_point(comparison: Comparison, *, quick: bool = False) -> PointResult:
     """What differences of F say of the claims at the point alone."""
     if not comparison.inputs or not comparison.outputs:
         return _result_without_entries(comparison)
     if not np.isfinite(comparison.function.centre).any():
         return _result_without_values(comparison)
     if quick:
-        screen = screen_along(comparison, comparison.u, known_slopes)
+        screen = screen_along(comparison, comparison.u)
         if screen.decisions.wrong.any():
             return PointResult(Verdict.FAILED, "wrong along a tangent")
         if screen.decisions.open.any() and not screen.is_flat:
             return inconclusive_point("not resolved along a tangent")
     else:
-        screen = first_screen(comparison, known_slopes)
+        screen = first_screen(comparison)
     decisions = screen.decisions
     if screen.is_flat:
         return _flat_result(comparison, screen, is_point_enough=quick)
@@ -250,9 +240,8 @@ def _comparison_at(comparison: Comparison, number: int, radius: float) -> Compar
         x[span] = np.clip(x[span], *slot.limits)
     try:
         near = map_.map_at(round_to_formats(map_.domain, x))
-        return comparison_of(
-            near, comparison.settings, comparison.claim.mode, check=comparison.check
-        )
+        measurements = Measurements(near, comparison.settings)
+        return comparison_of(measurements, comparison.claim.mode, comparison.check)
     except MemoryError:
         raise
     except (Unsupported, UsageError):

@@ -28,7 +28,7 @@ from gradproof._compare.nonsmooth import (
     slopes_with_neighbours,
 )
 from gradproof._compare.screen import Screen
-from gradproof._compare.tolerances import Decisions, decide, root_mean_square
+from gradproof._compare.tolerances import Decisions, decide
 from gradproof._data.formats import DOUBLE
 from gradproof._data.records import Finding, Kink, Verdict
 from gradproof._data.results import (
@@ -38,7 +38,7 @@ from gradproof._data.results import (
     inconclusive_point,
     passed_point,
 )
-from gradproof._data.space import Indices, Mask, Values
+from gradproof._data.space import Indices, Mask, Values, root_mean_square
 from gradproof._numdiff.probes import unit_vector
 from gradproof._numdiff.slopes import Slopes, column_slopes, measured_slopes, some_scale_agrees
 from gradproof._numdiff.steps import StepTable

@@ -9,7 +9,7 @@ import numpy as np
 from gradproof._compare.comparison import Comparison, verified_text
 from gradproof._compare.entries import decided_entries, surviving_slopes
 from gradproof._compare.screen import Screen
-from gradproof._compare.tolerances import bound_of_entry, decide, root_mean_square
+from gradproof._compare.tolerances import bound_of_entry, decide
 from gradproof._data.records import Verdict
 from gradproof._data.results import (
     PointResult,
@@ -17,7 +17,7 @@ from gradproof._data.results import (
     inconclusive_point,
     passed_point,
 )
-from gradproof._data.space import Indices, Space, Values
+from gradproof._data.space import Indices, Space, Values, root_mean_square
 from gradproof._numdiff.probes import unit_vector
 
 _BLOCK_COLUMNS = 24  # columns that are measured for places and causes of more than one mistake

@@ -8,7 +8,6 @@ v.F are compared with (J^T v).u for a few cotangents v: their bars come from the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,13 +16,12 @@ from gradproof._compare.comparison import Comparison
 from gradproof._compare.tolerances import (
     Decisions,
     decide,
-    root_mean_square,
     rounding_part,
 )
 from gradproof._data.formats import DOUBLE
-from gradproof._data.space import Mask, Values
+from gradproof._data.space import Mask, Values, root_mean_square
 from gradproof._numdiff.probes import Kind, random_entries
-from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes, slopes_along
+from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes
 from gradproof._numdiff.values import DifferenceTable
 
 _FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
@@ -62,23 +60,16 @@ class Screen:
         return bool(self.slopes.still.all() and not claimed.any())
 
 
-def screen_along(
-    comparison: Comparison,
-    u: Values,
-    known_slopes: Callable[[], Slopes] | None = None,
-    *,
-    finer: bool = True,
-) -> Screen:
+def screen_along(comparison: Comparison, u: Values, *, finer: bool = True) -> Screen:
     """Compare along u, by the finer step table too where the usual one leaves something open.
 
-    Of many outputs the finer table is made for the open ones alone. Slopes that are known are asked
-    for where rows can be compared.
+    Of many outputs the finer table is made for the open ones alone.
     """
     function = comparison.function
     claimed = comparison.claim.push(u)
     if claimed is None:
         return _screen_of_functionals(comparison, u)
-    slopes = known_slopes() if known_slopes else slopes_along(function, u, comparison.steps)
+    slopes = comparison.slopes_along(u)
     decisions = decisions_of_rows(comparison, slopes, claimed)
     if finer and decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
         if claimed.size > BLOCK:
@@ -91,15 +82,13 @@ def screen_along(
     return Screen(u, slopes, claimed, decisions)
 
 
-def first_screen(
-    comparison: Comparison, known_slopes: Callable[[], Slopes] | None = None
-) -> Screen:
+def first_screen(comparison: Comparison) -> Screen:
     """The screen along the first tangent; along a second one too where the first is unlucky.
 
     A row may cancel along one tangent: what is open only then is decided by another. Of functionals
     two tangents are always asked, since an error may be orthogonal to one.
     """
-    screen = screen_along(comparison, comparison.u, known_slopes)
+    screen = screen_along(comparison, comparison.u)
     decisions = screen.decisions
     if decisions.wrong.any() or screen.is_flat:
         return screen
@@ -227,7 +216,7 @@ def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
     decisions = decide(
         measured.without_kinks(),
         claimed,
-        claim.rounding_of(measured.size, typical),
+        comparison.rounding(measured.size, typical),
         0.0,
         typical,
         comparison.resolution.of_row,

@@ -138,13 +138,3 @@ def bound_of_entry(part: float, inputs: int) -> float:
     half of it.
     """
     return 2 * part * min(inputs, _SHARE_OF_ENTRIES * math.sqrt(inputs)) if inputs > 1 else part
-
-
-def root_mean_square(values: Values) -> float:
-    """Of the finite values; 0.0 without any. Safe against overflow."""
-    good = values[np.isfinite(values)]
-    largest = float(np.abs(good).max(initial=0.0))
-    if not largest:
-        return 0.0
-    parts = good / largest
-    return largest * math.sqrt(float(parts @ parts) / parts.size)

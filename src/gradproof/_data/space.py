@@ -63,6 +63,16 @@ def finite_values(values: Array) -> Array:
     return values if known.all() else np.where(known, values, 0.0)
 
 
+def root_mean_square(values: Values) -> float:
+    """Of the finite values; 0.0 without any. Safe against overflow."""
+    good = values[np.isfinite(values)]
+    largest = float(np.abs(good).max(initial=0.0))
+    if not largest:
+        return 0.0
+    parts = good / largest
+    return largest * math.sqrt(float(parts @ parts) / parts.size)
+
+
 @dataclass(frozen=True)
 class Slot:
     """One array of a space."""

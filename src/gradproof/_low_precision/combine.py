@@ -8,18 +8,16 @@ derivative is first verified by differences. Differences in few bits are asked l
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
-from gradproof._compare.claims import Claim, Mode
-from gradproof._compare.comparison import Comparison, comparison_of
+from gradproof._compare.comparison import comparison_of
 from gradproof._compare.conclude import point_result
-from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import Verdict
 from gradproof._data.results import MeasuredBlock, PointResult, inconclusive_point
+from gradproof._data.space import root_mean_square
 from gradproof._low_precision.references import (
     USERS_REFERENCE,
     Reference,
@@ -28,7 +26,7 @@ from gradproof._low_precision.references import (
 from gradproof._low_precision.rounding_result import rounding_result
 from gradproof._low_precision.rounding_runs import RUNS, ClaimedBesideExact, ModeBesideReference
 from gradproof._low_precision.rounding_tests import array_deviations
-from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Unsupported
+from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Mode, Unsupported
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import unit_vector
 from gradproof.errors import UsageError
@@ -66,8 +64,7 @@ def mode_result(
     with np.errstate(all="ignore"):
         if measurements.settings.asks_reference_only or not measurements.is_double:
             return _result_against_references(measurements, mode, check, quick=quick)
-        comparison = _comparison(measurements, mode, check)
-        found = point_result(comparison, lambda: measurements.slopes, quick=quick)
+        found = point_result(comparison_of(measurements, mode, check), quick=quick)
         if measurements.reference is None:
             return found
         if found.verdict is Verdict.INCONCLUSIVE:
@@ -79,22 +76,6 @@ def mode_result(
             )
             return found.with_notes(note)
         return found
-
-
-def _comparison(measurements: Measurements, mode: Mode, check: str) -> Comparison:
-    """The comparison of one mode with differences, by what has been measured already."""
-    map_ = measurements.map
-    is_empty = not (map_.domain.size and map_.codomain.size)
-    known = measurements.backward.known_product if mode == "forward" else None
-    return comparison_of(
-        map_,
-        measurements.settings,
-        mode,
-        function=measurements.function,
-        gradient=known if is_empty or mode == "forward" else measurements.gradient,
-        tangent=partial(measurements.claimed_tangent, mode),
-        check=check,
-    )
 
 
 def _result_against_references(
@@ -140,7 +121,7 @@ def _result_against_references(
     if settings.asks_reference_only or "native" not in settings.references:
         reasons = "; ".join((*refused, *unused)) or "no reference was given"
         return inconclusive_point(f"there is no reference to hold it against: {reasons}")
-    found = point_result(_comparison(measurements, mode, check))
+    found = point_result(comparison_of(measurements, mode, check))
     name = "differences in the precision of the arrays"
     return replace(found, reference="; not ".join((name, *refused, *unused)))
 
@@ -244,15 +225,13 @@ def _formula_result(exact: Measurements, mode: Mode, check: str, *, quick: bool)
     So what is wrong is asked again as if claims were rounded in float32, and stands if it is wrong
     even so.
     """
-    first = _comparison(exact, mode, check)
-    found = point_result(first, lambda: exact.slopes, quick=quick)
+    comparison = comparison_of(exact, mode, check)
+    found = point_result(comparison, quick=quick)
     if quick and found.verdict is not Verdict.PASSED:
-        found = point_result(first, lambda: exact.slopes)
+        found = point_result(comparison)
     if found.verdict is not Verdict.FAILED:
         return found
-    unit = max(first.unit, FORMATS["float32"].unit)
-    single = Claim(exact.map, mode, first.claim.v, unit=unit)
-    other = point_result(replace(first, claim=single))
+    other = point_result(comparison_of(exact, mode, check, FORMATS["float32"].unit))
     if other.verdict is Verdict.FAILED:
         return other
     return other.with_notes("the claims are rounded as in float32, whatever the arrays are")

@@ -9,12 +9,10 @@ from functools import cached_property
 
 import numpy as np
 
-from gradproof._compare.claims import Mode
-from gradproof._compare.tolerances import root_mean_square
 from gradproof._data.formats import FORMATS, SINGLE, Grain
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import Space, Values
-from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._data.space import Space, Values, root_mean_square
+from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import (
     Kind,

@@ -14,13 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from gradproof._data.held import HeldEntries
 from gradproof._data.space import Array, Space
 from gradproof.errors import UsageError
+
+Mode = Literal["backward", "forward"]
 
 
 class Unsupported(Exception):
