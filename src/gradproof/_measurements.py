@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
@@ -356,7 +357,8 @@ class ClaimedProducts:
         for times in (-1, 3, -5, 7):
             factor = 1.0 + 8 * times * unit
             again = self.ask(factor * probe)
-            moves.append(np.min([np.abs(again / factor**power - known) for power in (0, 1, 2)], 0))
+            by_power = [np.abs(again / factor**power - known) for power in (0, 1, 2)]
+            moves.append(functools.reduce(np.minimum, by_power))
         return _ROUNDINGS * _largest_move(moves, np.zeros_like(known))
 
     @property
@@ -368,5 +370,5 @@ class ClaimedProducts:
 
 def _largest_move(products: Sequence[Values], known: Values) -> Values:
     """How far some products are at most from the known one; NaN and infinite moves count as 0."""
-    moves = [np.nan_to_num(np.abs(product - known), posinf=0.0) for product in products]
-    return np.asarray(np.max([np.zeros_like(known), *moves], axis=0))
+    moves = (np.nan_to_num(np.abs(product - known), posinf=0.0) for product in products)
+    return functools.reduce(np.maximum, moves, np.zeros_like(known))

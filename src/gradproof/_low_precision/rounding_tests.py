@@ -101,7 +101,8 @@ def _deviations_of_array(
 ) -> ArrayDeviations:
     got, exact, runs = sides.got[:, span], sides.exact[:, span], sides.errors[:, :, span]
     eps = 2 * max(slot.grain.unit, sides.grain.unit)
-    usable = np.isfinite(runs).all(axis=(0, 1)) & (np.abs(exact) <= slot.grain.largest / 2).all(0)
+    squares = np.einsum("rvn,rvn->vn", runs, runs)  # infinite or NaN where a run is
+    usable = np.isfinite(squares).all(0) & (np.abs(exact) <= slot.grain.largest / 2).all(0)
     missing = np.isnan(got) & usable
     if missing.any():
         probe, k = (int(at[0]) for at in np.nonzero(missing))
@@ -109,13 +110,16 @@ def _deviations_of_array(
         return ArrayDeviations(position, (nan,), 0.0)
     gap = got - exact
     if not usable.all():
-        gap, exact, runs = (np.where(usable, each, 0.0) for each in (gap, exact, runs))
+        gap, exact, runs, squares = (
+            np.where(usable, each, 0.0) for each in (gap, exact, runs, squares)
+        )
+    honest = squares / max(len(runs), 1)
     # What is left of terms that cancel, below its own rounding in double precision, is zero.
-    honest = np.sqrt(np.einsum("rvn,rvn->vn", runs, runs) / max(len(runs), 1))
-    is_left = np.abs(exact) > _CANCELLED / sides.grain.unit * honest
+    is_left = np.abs(exact) > _CANCELLED / sides.grain.unit * np.sqrt(honest)
     is_drowned = exact.any() and not (is_left & (exact != 0)).any()
     exact = np.where(is_left, exact, 0.0)
-    sums = _Sums(gap, exact, runs, eps, slot.grain, tolerance, not sides.why_no_runs)
+    honest = np.sqrt(honest.mean(axis=0))
+    sums = _Sums(gap, exact, runs, honest, eps, slot.grain, tolerance, not sides.why_no_runs)
     every = [sums.worst_entry(), sums.root_mean_square()]
     if eps > 2 * SINGLE and slot.size >= _MANY:
         every.append(sums.percentile())
@@ -137,6 +141,7 @@ class _Sums:
     Args:
         gap, exact: (V, N).
         runs: (R, V, N).
+        honest: root mean square of an entry's error over all of these, (N,).
         eps: spacing of the format at 1.
         grain: of the array's dtype.
         tolerance: relative, of the user.
@@ -148,6 +153,7 @@ class _Sums:
         gap: Values,
         exact: Values,
         runs: Values,
+        honest: Values,
         eps: float,
         grain: Grain,
         tolerance: float,
@@ -156,8 +162,7 @@ class _Sums:
         self.gap, self.exact, self.runs, self.eps = gap, exact, runs, eps
         self.tolerance, self.tiny, self.measured = tolerance, grain.tiny, measured
         self.size = _rms(exact)
-        self.square = np.einsum("vn,vn->n", exact, exact)
-        honest = np.sqrt(np.einsum("rvn,rvn->n", runs, runs) / max(runs[..., 0].size, 1))
+        self.absolute, self.square = np.abs(exact), np.einsum("vn,vn->n", exact, exact)
         self.own_size = own_size = np.sqrt(self.square / len(exact))
         # Few runs each: beside an entry's own error stands what is usual for numbers of its size.
         usual = _rms(honest) * (own_size / max(self.size, 1e-300))
@@ -170,14 +175,15 @@ class _Sums:
         self.typical = _rms(self.entry_errors) + eps * self.size / 2
 
     def worst_entry(self) -> Deviation:
-        size = np.abs(self.exact)
         floor = _ENTRIES * np.maximum(self.entry_errors, self.eps * self.own_size)
         floor = np.maximum(floor, _ENTRIES * max(self.typical / 2, self.eps * self.size))
         # A branch that rounding takes otherwise in one entry of an honest run it may take so here.
         largest = max(self.runs.max(initial=0.0), -self.runs.min(initial=0.0))
         floor = np.maximum(floor, _BRANCHES * largest)
-        room = np.maximum(floor, _ENTRIES * self.eps * size)
-        room += 4 * self.tiny + self.tolerance * size
+        room = np.maximum(floor, _ENTRIES * self.eps * self.absolute)
+        room += 4 * self.tiny
+        if self.tolerance:
+            room += self.tolerance * self.absolute
         ratio = np.abs(self.gap) / room
         probe, k = (int(at) for at in np.unravel_index(np.argmax(ratio), ratio.shape))
         unit = max(self.size, 1e-300)
@@ -194,9 +200,9 @@ class _Sums:
         The other statistics see large entries, whose rounding hides many small ones. In float32
         sums inside an operation are rounded as results are, and small entries err as large ones.
         """
-        size = np.abs(self.exact)
-        room = _ENTRIES * np.maximum(self.entry_errors, self.eps * size) + 4 * self.tiny
-        ratio = float(np.quantile(np.abs(self.gap) / (room + self.tolerance * size), 0.95))
+        room = _ENTRIES * np.maximum(self.entry_errors, self.eps * self.absolute) + 4 * self.tiny
+        room += self.tolerance * self.absolute
+        ratio = float(np.quantile(np.abs(self.gap) / room, 0.95))
         return Deviation("95th percentile", ratio * _ENTRIES * self.eps, _ENTRIES * self.eps)
 
     def root_mean_square(self) -> Deviation:
@@ -211,9 +217,9 @@ class _Sums:
         """The weighted sum of errors over a group and all probes that is most off, by grouping."""
         # Over probes first, so that every grouping adds up vectors, (N,).
         error = np.einsum("vn,vn->n", weight, self.gap)
-        terms = weight * np.maximum(np.abs(self.exact), self.typical / self.eps)
+        terms = weight * np.maximum(self.absolute, self.typical / self.eps)
         square_of_terms = np.einsum("vn,vn->n", terms, terms)
-        sizes = np.abs(weight * self.exact).sum(axis=0)
+        sizes = np.einsum("vn,vn->n", np.abs(weight), self.absolute)
         honest = np.einsum("vn,rvn->rn", weight, self.runs)
         square_of_weights = np.einsum("vn,vn->n", weight, weight)
         floor = 4 * self.tiny * np.sqrt(weight.size) * np.abs(weight).max(initial=0.0)
