@@ -225,7 +225,8 @@ class ModeBesideReference:
             return replace(sides, errors=sides.errors * times)
         both = [sides.errors, spread] if len(sides.errors) else [spread]
         other = sides.other_algorithm or (size > honest and sides.grain.unit <= SINGLE)
-        return replace(sides, errors=len(both) ** 0.5 * np.concatenate(both), other_algorithm=other)
+        errors = len(both) ** 0.5 * np.concatenate(both)
+        return replace(sides, errors=errors, other_algorithm=other, why_no_runs="")
 
     def _with_honest_runs(self, sides: ClaimedBesideExact, numbers: range) -> ClaimedBesideExact:
         """The sides with the errors of these honest runs, beside those with smaller numbers."""
