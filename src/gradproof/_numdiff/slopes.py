@@ -201,10 +201,9 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     smooth = truncation <= 1e-6 * np.maximum(size, typical / 2)
     # A slope may be small by chance, and is tested beside the others; unless its output is small
     # too, and known better than by the noise of the others.
-    sharp = rounding <= _SHARP * size
-    if not sharp.all():
-        sharp |= (rounding <= 1e-7 * typical) & (noise <= _FAR_ABOVE * ulp)
-    smooth &= sharp
+    smooth &= (rounding <= _SHARP * size) | (
+        (rounding <= 1e-7 * typical) & (noise <= _FAR_ABOVE * ulp)
+    )
     smooth &= noise <= ROUGH_ULPS * np.maximum(ulp, max(0.0, float(ulp.sum()) / max(ulp.size, 1)))
     # Whole numbers may be counts, which go in stairs below the finer step.
     smooth &= (ahead[1] != centre) & (ahead[1] != np.floor(ahead[1]))

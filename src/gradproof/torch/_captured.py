@@ -30,9 +30,6 @@ from gradproof.torch._tree import Tree, keystr
 # backwards, hold the user's.
 _WITHOUT_WEIGHTS = ("torch.", "gradproof.")
 
-# Types of values that hold no tensor.
-CONSTANTS = frozenset((int, float, complex, bool, str, type(None), torch.dtype))
-
 Name = str | int  # of a captured tensor; of one that is an argument as well its place among those
 
 
@@ -146,8 +143,6 @@ class Captured:
 
     def _search_place(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
         """What a place holds: tensors to exchange, and more to look into."""
-        if type(value) in CONSTANTS:
-            return
         tree = Tree(value)
         names: dict[int, Name] = {}
         for place, (leaf, path) in enumerate(zip(tree.leaves, tree.paths, strict=True)):

@@ -27,7 +27,7 @@ from gradproof._compare.tolerances import (
     bound_of_entry,
     rounding_part,
 )
-from gradproof._data.space import Space, Values, norm
+from gradproof._data.space import Mask, Space, Values, norm
 from gradproof._guard import keep_warnings, take_turn
 from gradproof._guard.random import GLOBAL, RandomState
 from gradproof._numdiff.probes import Kind, constant_cotangent, random_entries, unit_vector
@@ -35,7 +35,7 @@ from gradproof._numdiff.slopes import BLOCK, measured_slopes
 from gradproof._numdiff.special_probes import FULL_MANTISSA, cancelling_cotangent, split_shares
 from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import DifferenceTable
-from gradproof.torch._captured import CONSTANTS, Captured
+from gradproof.torch._captured import Captured
 from gradproof.torch._compat import UndefinedGrad, run_engine
 from gradproof.torch._layouts import cotangent_layouts, in_layout
 from gradproof.torch._memory import private_copy
@@ -46,12 +46,13 @@ from gradproof.torch._tensors import slot_like
 
 MOST_ENTRIES = 1 << 22  # inputs, or outputs: the tables of more take too much memory
 _NUMPY = {torch.float64: np.float64, torch.complex128: np.complex128}
+_CONSTANTS = frozenset((int, float, complex, bool, str, type(None), torch.dtype))
 _UNIT = 2.0**-53
 _TABLES = step_tables(_UNIT)
 assert _TABLES.quick is not None
 _QUICK, _USUAL = _TABLES.quick.steps, _TABLES.usual.steps
+_UNITS, _ZEROS = np.full(BLOCK, _UNIT), np.zeros(BLOCK)
 _LARGE = 2.0**20  # times as large as usual
-_FEW = 1 << 10  # numbers whose memory is compared first
 _SAME = 2.0**-36  # of the terms of a sum, that sums in another order differ by
 
 
@@ -117,8 +118,8 @@ def _decision(
                 return None
             places.append(place)
             leaves.append(value)
-        elif type(value) not in CONSTANTS and not (
-            type(value) is tuple and CONSTANTS.issuperset(map(type, value))
+        elif type(value) not in _CONSTANTS and not (
+            type(value) is tuple and _CONSTANTS.issuperset(map(type, value))
         ):
             return None
     held = Captured(fn, leaves)
@@ -167,11 +168,13 @@ def _decision(
             return None
     gradient = _vector(made, leaves).copy()
 
-    def push(direction: Values, made: Sequence[Any]) -> Values | None:
+    def push(direction: Values, made: Sequence[Any] = ()) -> Values | None:
         if m == 1:
             return np.atleast_1d(gradient @ direction / v)
         directions = _Rows(1, leaves)
         directions.write(0, direction)
+        if not made:
+            made = run_engine(outputs, weights, True, True, tensors, True, accumulate_grad=False)
         pairs = zip(made, directions.tensors(0), strict=True)
         used = [(g, d) for g, d in pairs if g is not None and g.requires_grad]
         roots, along = zip(*used, strict=True)
@@ -219,21 +222,20 @@ def _decision(
     # The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
     # error bar of the measured slope, which is infinite unless F is plainly smooth, and the
     # rounding of the claim, whose terms may cancel along u. Both must be small beside the slope for
-    # a row to be tested. None where a row is off, or none moves; else whether all rows are tested,
-    # the largest bar times |v|, and the bound.
-    def rows_along(
-        direction: Values, claimed: Values, steps: Values = _QUICK
-    ) -> tuple[bool, float, float] | None:
-        table = values_along(direction, [way for step in steps for way in (step, -step)])
-        if table is None or not (change := norm(table[2] - table[3])):
+    # a row to be tested. None where a row is off, or nothing is claimed; else the rows that are not
+    # tested, the bars times |v|, and the bound of the others.
+    def rows_along(u: Values, claimed: Values, steps: Values) -> tuple[Mask, Values, float] | None:
+        table = values_along(u, [way for step in steps for way in (step, -step)])
+        typical = norm(claimed) / math.sqrt(m)
+        if table is None or not 0.0 < typical < math.inf:
             return None
-        typical = change / (2 * float(steps[1]) * math.sqrt(m))
-        noise = np.broadcast_to(_UNIT, m), np.broadcast_to(0.0, m)
-        differences = DifferenceTable(steps, centre, table[0::2], table[1::2], *noise, m)
-        are_tested, bar, bound = True, 0.0, 0.0
+        untested, bars, bound = np.zeros(m, bool), np.abs(v), 0.0
         for start in range(0, m, BLOCK):
             here = slice(start, start + BLOCK)
-            claim, slopes = claimed[here], measured_slopes(differences.part(here)).without_kinks()
+            claim, part = claimed[here], table[:, here]
+            noise = _UNITS[: claim.size], _ZEROS[: claim.size], claim.size
+            differences = DifferenceTable(steps, centre[here], part[0::2], part[1::2], *noise)
+            slopes = measured_slopes(differences).without_kinks()
             off, slope = np.abs(claim - slopes.low), np.abs(slopes.low)
             size = np.maximum(slope, np.abs(claim))
             terms = np.minimum(typical, CANCELS * slope)
@@ -243,19 +245,28 @@ def _decision(
                 return None
             tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
             tested |= slopes.still & (claim == 0)
-            are_tested &= bool(tested.all())
-            bar = max(bar, float(np.max(np.abs(v[here]) * slopes.bar)))
-            bound = max(bound, float(np.max((off + allowed) / np.maximum(size, typical))))
-        if not are_tested and steps is _QUICK and m <= BLOCK:
-            return rows_along(direction, claimed, _USUAL)
-        return are_tested, bar, bound
+            parts = (off + allowed) / np.maximum(size, typical)
+            bound = max(bound, float(parts.max(initial=0.0, where=tested)))
+            untested[here] = ~tested
+            bars[here] *= slopes.bar
+        return untested, bars, bound
 
-    # 4. Every row along u: by two steps, and by those of the usual table where a row is not plainly
-    # smooth, or its terms nearly cancel.
-    rows = (True, 0.0, math.nan) if is_empty else rows_along(u, claimed)
-    if rows is None or not rows[0]:
+    # 4. Every row along u by two steps. Rows that are not plainly smooth, or whose terms cancel,
+    # are measured by the usual table; many rows along another tangent, which takes less memory.
+    untested, bar, bound = np.full(m, not is_empty), 0.0, math.nan
+    for number, steps in ((0, _QUICK), (0, _USUAL) if m <= BLOCK else (1, _QUICK)):
+        if untested.any():
+            other = random_entries(seed, Kind.TANGENT, number, n) if number else u
+            image = push(other := other * coordinate_scales(domain, x)) if number else claimed
+            rows = None if image is None else rows_along(other, image, steps)
+            if rows is None:
+                return None
+            bar = max(bar, float(rows[1].max(initial=0.0, where=~rows[0])))
+            untested, bound = untested & rows[0], max(rows[2], bound)
+    if untested.any():
         return None
-    _, bar, bound = rows
+    moves, rows, image = claimed != 0, None, None
+    del claimed  # of long vectors, memory, as below
 
     # 5. The same cotangent gives the same gradient, to the last bit, on the other run as well, and
     # up to rounding whether it is made to be differentiated or not; a gradient is the same kind of
@@ -293,13 +304,14 @@ def _decision(
     probes.write(2, constant)
     lent = probes.tensors(2)  # one memory for several cotangents, as an allocator hands it out
     ones = [t.reshape(-1)[:1].clone().as_strided(t.shape, [0] * t.dim()) for t in lent]
-    total = _Total(2.0 * gradient).add(-1.0, pull(ones))  # as sum() hands it over
-    whole = 2.0 * v - constant
+    columns = pull(ones)  # as sum() hands it over
+    total, whole = _Total(2.0 * gradient).add(-1.0, columns), 2.0 * v - constant
     if m > 1:
         probes.write(2, -0.25 * constant)
         total.add(3.0, pull(lent))
         whole -= 0.75 * constant
-    if any(sum(extent > 1 for extent in y.shape) > 1 for y in outputs):
+    stacks = [stack for stack in cotangent_layouts(outputs) if stack != "expanded"] or [""]
+    if "transposed" in stacks[0]:  # an output has rows and columns
         for axis in (0, -1):  # as sum(dim) hands it over
             equal = [_equal_along(t, axis) for t in probe]
             total.add(1.0, pull(equal))
@@ -311,19 +323,19 @@ def _decision(
         whole += 5.0 * cancelling
     # A random digit of v says whether an entry belongs to the large part.
     shares = split_shares(codomain, (2.0**10 * v).astype(np.int32) & 1)
-    large_part, moves = shares * whole, claimed != 0
+    large_part = shares * whole
     if m:  # a single entry that moves something, of another sign than the largest of that part
         at = seed % m
         at = at + int(moves[at:].argmax()) if moves[at:].any() else int(moves.argmax())
-        sign = large_part.max() + large_part.min()
-        single = math.copysign(FULL_MANTISSA[seed % 2], sign)
+        single = math.copysign(FULL_MANTISSA[seed % 2], large_part.max() + large_part.min())
         probes.write(2, unit_vector(m, at, _LARGE * single))
         total.add(4.0 / _LARGE, pull(lent))
         whole[at] += 4.0 * single
         large_part[at] = shares[at] * whole[at]
     whole -= large_part
-    del claimed, constant, moves, shares  # of long vectors, before the layouts take memory
-    stacks = [stack for stack in cotangent_layouts(outputs) if stack != "expanded"] or [""]
+    for each in (gradient, total.value):  # of which some entries are near zero by chance
+        columns = np.maximum(np.abs(columns), np.abs(each))
+    del constant, shares
     large, small = _LARGE * FULL_MANTISSA[0], FULL_MANTISSA[1] / _LARGE
     probes.write(2, large * large_part)
     del large_part
@@ -333,7 +345,6 @@ def _decision(
     last = [in_layout(t, stacks[-1]) for t in lent] if len(stacks) > 1 else lent
     if not total.add(-1.0 / small, pull(last)).is_zero(domain):
         return None
-    del last, total
     for stack in stacks[1:-1]:
         product = pull([in_layout(t, stack) for t in probe])
         if not _Total(-gradient).add(1.0, product).is_zero(domain):
@@ -341,21 +352,17 @@ def _decision(
 
     # 7. Columns whose part of the slopes drowns in the error bars are not tested by these, and are
     # asked without the others.
-    columns = np.abs(gradient * u)
+    columns *= np.abs(u)
     ill_scaled = RESOLUTION * columns <= bar
     if (is_zero := ill_scaled & (columns == 0)).any():  # F must stand still as they move
         values = values_along(np.where(is_zero, u, 0.0), (_QUICK[0], -_QUICK[0]))
         if values is None or not _same(values, centre):
             return None
     ill_scaled ^= is_zero
-    if ill_scaled.any():  # of many entries of a gradient some are near zero by chance
-        columns = np.maximum(columns, np.abs(pull(ones) * u))
-        ill_scaled &= RESOLUTION * columns <= bar
     if ill_scaled.any():
-        part = np.where(ill_scaled, u, 0.0)
-        made = run_engine(outputs, weights, True, True, tensors, True, accumulate_grad=False)
-        rows = None if (image := push(part, made)) is None else rows_along(part, image)
-        if rows is None or not (RESOLUTION * columns[ill_scaled] > rows[1]).all():
+        other, steps = np.where(ill_scaled, u, 0.0), _USUAL if m <= BLOCK else _QUICK
+        rows = None if (image := push(other)) is None else rows_along(other, image, steps)
+        if rows is None or not RESOLUTION * columns[ill_scaled].min() > rows[1].max():
             return None
 
     # 8. Undefined cotangents act like zeros: all of them, and those of some outputs beside others.
@@ -433,34 +440,34 @@ class _Rows:
 
 def _vector(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor] = ()) -> Values:
     """Flat coordinates of tensors, whose memory they may share; None is the zero of one alike."""
+    if len(tensors) == 1 and tensors[0] is not None:
+        return tensors[0].numpy(force=True).reshape(-1).view(np.float64)
     given = [torch.zeros_like(like[k]) if t is None else t for k, t in enumerate(tensors)]
     parts = [tensor.numpy(force=True).reshape(-1).view(np.float64) for tensor in given]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _same(one: Values, other: Values) -> bool:
-    if one.size <= _FEW and one.tobytes() == other.tobytes():  # a fifth of the time
-        return True
     return bool((one == other).all())
 
 
 class _Total:
-    """The sum of some gradients, and of their sizes."""
+    """The sum of some gradients, its `value`, and of their sizes."""
 
     def __init__(self, first: Values) -> None:
-        self._sum, self._size = first.copy(), np.abs(first)
+        self.value, self._size = first.copy(), np.abs(first)
 
     def add(self, weight: float, gradient: Values) -> _Total:
         """Add a gradient times a number; returns itself."""
         term = weight * gradient
-        self._sum += term
+        self.value += term
         self._size += np.abs(term, out=term)
         return self
 
     def is_zero(self, space: Space) -> bool:
         """Whether the sum is zero, but for the rounding of each array."""
         for k in range(len(space.slots)):
-            off, size = np.abs(self._sum[space.span(k)]), self._size[space.span(k)]
+            off, size = np.abs(self.value[space.span(k)]), self._size[space.span(k)]
             if not (off <= _SAME * (size + size.max(initial=0.0))).all():
                 return False
         return math.isfinite(self._size.sum())
