@@ -102,6 +102,16 @@ def test_a_custom_vjp_has_no_forward_mode_and_says_so(x64):
     assert report["second_order"].verdict is PASSED
 
 
+def test_a_function_may_donate_its_arguments():
+    """What one call donates no other needs, nor does a backward that was kept."""
+    sine = jax.jit(jnp.sin, donate_argnums=0)
+    ruled = jax.custom_vjp(lambda x: sine(x))
+    ruled.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x),))
+    for fn in (sine, ruled):
+        assert gradproof.check(fn, (normal(4, dtype=np.float32),), seed=3, order=2)
+        check_grads(fn, (normal(4, dtype=np.float32),), order=2, modes="rev")
+
+
 def test_arguments_that_are_not_differentiated(x64):
     @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 2))
     def apply(f, x, power):

@@ -89,7 +89,7 @@ class JaxMap(ArrayMap):
         self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs, at any point
         self._kept: tuple[Any, Callable[..., Any]] | None = None  # value and backward of a call
         self._twin: JaxMap | None = None  # the function in double precision, at any point
-        self._here: Sequence[Any] = ()  # arrays at the point, into which nothing can write
+        self._here: Sequence[Any] = ()  # arrays at the point; nothing writes there, or keeps them
         with self.around():
             super().__init__(call.name, *call.arguments.read())
             if single is None or self._flat is None:
@@ -180,7 +180,7 @@ class JaxMap(ArrayMap):
             return transform_result(self._flat.run, way, self.given_point, *vectors)  # type: ignore[no-any-return] # a list
 
     def value(self, x: Array) -> Array:
-        """F(x); at the point by a call of the function itself, which shows whether it repeats."""
+        """F(x); at the point by a call of a called function, which shows whether it repeats."""
         self.counts.add("function")
         with self.around():
             return self._value_at(x)
@@ -301,9 +301,9 @@ class JaxMap(ArrayMap):
         return ()
 
     def _linearize(self) -> tuple[Any, Callable[..., Any]]:
-        """Value and backward of the kept call. Unsupported where there is no backward."""
+        """Value and backward of a call that has its own arrays. Unsupported where it has none."""
         if self._kept is None:
-            self._kept = transform_result(jax.vjp, self.call.function, *self.here())
+            self._kept = transform_result(jax.vjp, self.call.function, *self.arrays(self.point))
         return self._kept
 
     def transforms(self) -> Sequence[Transform]:
@@ -425,7 +425,7 @@ class JaxMap(ArrayMap):
         names += [f"{kind} of {slot.name}" for slot in space.slots]
         fn.__name__ += f" of {self.name}"
         with unsupported(UsageError):
-            made = JaxMap(JaxCall(JaxArguments(fn, (*self.here(), *arrays), {}, names)))
+            made = JaxMap(JaxCall(JaxArguments(fn, (*self.arrays(self.point), *arrays), {}, names)))
         return made.share_limits_of(self)
 
 
