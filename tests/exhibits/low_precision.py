@@ -232,6 +232,19 @@ def reconstruction(mean: Tensor, deviation: Tensor) -> Tensor:
     return (mean + deviation.exp() * noise).tanh().square().mean()
 
 
+def sines_of_three_sizes(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    return a.sin() + 1e-3 * b.sin() + 1e-6 * c.sin()
+
+
+def cosines_of_three_sizes(factor: float) -> Callable[..., tuple[Tensor, ...]]:
+    """The gradients, with a factor on the smallest."""
+
+    def backward(g: Tensor, a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        return g * a.cos(), 1e-3 * g * b.cos(), factor * 1e-6 * g * c.cos()
+
+    return backward
+
+
 def classes_and_sum(x: Tensor) -> tuple[Tensor, Tensor]:
     """Probabilities, and their sum, which is 1: its tangent is rounding alone."""
     classes = x.softmax(-1)
@@ -582,6 +595,20 @@ EXHIBITS = (
             also=frozenset({"forward", "second_point"}),
         )
         for name, dtype, seed in (("float32", SINGLE, 0), ("bfloat16", BRAIN, 2))
+    ),
+    *(
+        Exhibit(
+            # Rounding of the large column would hide the small one
+            name=f"fifth_more_of_a_part_that_is_a_millionth_in_{name}",
+            wrong=ruled(sines_of_three_sizes, cosines_of_three_sizes(1.2)),
+            right=ruled(sines_of_three_sizes, cosines_of_three_sizes(1.0)),
+            make_inputs=lambda dtype=dtype: tuple(
+                low(3, dtype=dtype, seed=seed)()[0] for seed in (1, 2, 3)
+            ),
+            also=frozenset({"second_point"}),
+            place=(2, None, 0, None),
+        )
+        for name, dtype in (("float32", SINGLE), ("bfloat16", BRAIN))
     ),
     *(
         Exhibit(
