@@ -131,3 +131,44 @@ def test_a_rule_by_hand_that_remembers_fails_unless_it_remembers_rightly(name, s
     right = gradproof.by_hand(np.sin, vjp=ByHand().compared_with_a_copy)
     report = gradproof.check(right, (x,), seed=seed)
     assert report.verdict is Verdict.PASSED, str(report)
+
+
+# Kernels that compute their gradient in float32, whatever the dtype of their arrays ---------------
+
+
+class NormWithGradientInSingle(torch.autograd.Function):
+    """A layer norm whose backward computes in float32."""
+
+    kept_terms = 1.0
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.nn.functional.layer_norm(x, x.shape[-1:])
+
+    @classmethod
+    def backward(cls, ctx, grad):
+        (x,) = ctx.saved_tensors
+        x, grad = x.float(), grad.float()
+        root = torch.rsqrt(x.var(-1, unbiased=False, keepdim=True) + 1e-5)
+        normed = (x - x.mean(-1, keepdim=True)) * root
+        along = normed * (grad * normed).mean(-1, keepdim=True)
+        centred = grad - grad.mean(-1, keepdim=True)
+        return (root * (centred - cls.kept_terms * along)).to(ctx.saved_tensors[0].dtype)
+
+
+class NormWithoutATerm(NormWithGradientInSingle):
+    kept_terms = 0.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_gradient_in_single_precision_is_not_accused_at_a_second_point(seed: int) -> None:
+    draws = torch.randn(3, 5, 12, generator=torch.Generator().manual_seed(7))
+    weights = torch.linspace(-1, 2, draws.numel()).reshape(draws.shape).bfloat16()
+    x = (3 * draws).bfloat16().requires_grad_()
+    for norm, verdict in (
+        (NormWithGradientInSingle, Verdict.PASSED),
+        (NormWithoutATerm, Verdict.FAILED),
+    ):
+        report = gradproof.check(lambda x, f=norm.apply: (f(x) * weights).sum(), x, seed=seed)
+        assert report.verdict is verdict, str(report)

@@ -129,7 +129,8 @@ def _measurements_nearby(
     if largest and np.abs(value[known]).max(initial=0.0) > _LARGE_VALUES * largest:
         return "has values very much larger than at the point"
     # Of kinks at a second point neighbours tell no more than it tells of the first.
-    return Measurements(there, replace(measurements.settings, other_inputs=False))
+    settings = replace(measurements.settings, other_inputs=False)
+    return Measurements(there, settings, measurements.claimed_unit)
 
 
 def _result_at(measurements: Measurements, there: Measurements) -> CheckResult:

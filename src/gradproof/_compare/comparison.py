@@ -127,13 +127,15 @@ def comparison_of(
         measurements: of the function at its point.
         mode: "backward" or "forward".
         check: name of the check, for findings.
-        claimed_unit: unit round-off of the claims, where it is larger than that of F.
+        claimed_unit: unit round-off of the claims, where it is larger than that of F and than the
+            measurements say.
     """
     unit = max(measurements.unit, measurements.function.coarsest_unit)
+    claimed_unit = max(unit, claimed_unit, measurements.claimed_unit)
     return Comparison(
         measurements=measurements,
         function=measurements.function,
-        claim=Claim(measurements, mode, max(unit, claimed_unit)),
+        claim=Claim(measurements, mode, claimed_unit),
         check=check,
         unit=unit,
         resolution=Resolution.from_unit(unit, measurements.settings.resolution),
