@@ -38,7 +38,8 @@ class Comparison:
         check: name of the check, for findings.
         unit: unit round-off in which F is computed.
         resolution: how small error bars must be.
-        map, settings, scales, u, steps: those of the measurements, u being their tangent.
+        map, settings, scales, steps: those of the measurements.
+        u: the first tangent, (n,): that of the measurements, or a part of it.
     """
 
     measurements: Measurements
@@ -82,8 +83,8 @@ class Comparison:
         return random_tangent(self.map.domain, self.scales, self.settings.seed, number)
 
     def slopes_along(self, u: Values) -> Slopes:
-        """The slope of every output along u, (n,); those along the first tangent are kept."""
-        if u is self.u and self.function is self.measurements.function:
+        """The slope of every output along u, (n,); those along the tangent measured are kept."""
+        if u is self.measurements.tangent and self.function is self.measurements.function:
             return self.measurements.slopes
         return slopes_along(self.function, u, self.steps)
 
