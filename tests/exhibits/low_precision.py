@@ -262,7 +262,7 @@ def pushed_classes(factor: float) -> Callable[[Tensor, Tensor], tuple[Tensor, Te
     return jvp
 
 
-def pulled_classes(g: Tensor, of_sum: Tensor, x: Tensor) -> Tensor:
+def gradient_of_classes(g: Tensor, of_sum: Tensor, x: Tensor) -> Tensor:
     """Not differentiable itself, as of a kernel."""
     classes, g = x.softmax(-1).detach(), (g + of_sum.unsqueeze(-1)).detach()
     return classes * (g - (g * classes).sum(-1, keepdim=True))
@@ -614,8 +614,8 @@ EXHIBITS = (
         Exhibit(
             # Without a double backward no honest run has a tangent, but each has a value
             name=f"tenth_more_of_tangents_beside_a_sum_that_is_one_in_{name}",
-            wrong=ruled(classes_and_sum, pulled_classes, pushed_classes(1.1)),
-            right=ruled(classes_and_sum, pulled_classes, pushed_classes(1.0)),
+            wrong=ruled(classes_and_sum, gradient_of_classes, pushed_classes(1.1)),
+            right=ruled(classes_and_sum, gradient_of_classes, pushed_classes(1.0)),
             make_inputs=low(3, 7, dtype=dtype),
             check="forward",
             also=frozenset({"forward_vs_backward", "functional_jvp"}),

@@ -20,7 +20,7 @@ from gradproof._compare.entries import (
     rounding_of_runs,
 )
 from gradproof._compare.localize import localized_result
-from gradproof._compare.nonsmooth import slopes_with_neighbours, unseen_width
+from gradproof._compare.nonsmooth import slopes_with_neighbours, width_beyond_sample
 from gradproof._compare.screen import (
     Screen,
     first_screen,
@@ -178,7 +178,7 @@ def _screen_with_subdifferentials(comparison: Comparison, screen: Screen) -> Scr
         return screen
     wide = slopes_with_neighbours(comparison, slopes, screen.claimed, screen.u)
     explained = decisions.wrong & (wide.width > 0)
-    explained &= wide.gap(screen.claimed) <= slopes.bar + unseen_width(slopes, wide)
+    explained &= wide.gap(screen.claimed) <= slopes.bar + width_beyond_sample(slopes, wide)
     changed = replace(
         decisions, wrong=decisions.wrong & ~explained, open=decisions.open | explained
     )
@@ -241,7 +241,8 @@ def _comparison_at(comparison: Comparison, number: int, radius: float) -> Compar
     try:
         near = map_.map_at(round_to_formats(map_.domain, x))
         measurements = Measurements(near, comparison.settings)
-        return comparison_of(measurements, comparison.claim.mode, comparison.check)
+        claim = comparison.claim
+        return comparison_of(measurements, claim.mode, comparison.check, claim.unit)
     except MemoryError:
         raise
     except (Unsupported, UsageError):

@@ -110,8 +110,9 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
     The gradients around the point average to a claim that is right, so along every direction w the
     claim C w lies within the slopes on both sides and those nearby. A maximum of two equal numbers
     may give 0 to 1 to each, but not 1 to both: the first two directions move equal numbers alike.
-    Where many pieces of F meet, a sample does not reach the ends of the interval: `unseen_width`.
-    What is `allowed` of each entry alone, (m, n), is allowed of their sum.
+    Where many pieces of F meet, a sample does not reach the ends of the interval. What is allowed
+    besides: `width_beyond_sample`. What is `allowed` of each entry alone, (m, n), is allowed of
+    their sum.
     """
     for w in _joint_directions(comparison):
         table = comparison.function.table(w, comparison.steps.usual)
@@ -125,7 +126,7 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
         if not off.any():
             continue
         wide = slopes_with_neighbours(comparison, slopes, along, w)
-        unseen = unseen_width(slopes, wide)
+        unseen = width_beyond_sample(slopes, wide)
         noise = 8 * slopes.noise / SHORT_STEP
         off &= wide.gap(along) > slopes.bar + slack + unseen + noise
         if off.any():
@@ -167,7 +168,7 @@ def _interval_text(low: float, high: float) -> str:
     return f"from {ends[0]:.6g} to {ends[1]:.6g}"
 
 
-def unseen_width(slopes: Slopes, wide: Slopes) -> Values:
+def width_beyond_sample(slopes: Slopes, wide: Slopes) -> Values:
     """How far slopes at points that were not sampled may lie beyond the ends of an interval, (m,).
 
     Of two pieces of F the slopes at the point show both. Where nearby points have shown others, a

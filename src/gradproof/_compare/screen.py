@@ -19,7 +19,7 @@ from gradproof._compare.tolerances import (
     rounding_part,
 )
 from gradproof._data.formats import DOUBLE
-from gradproof._data.space import Mask, Values, root_mean_square
+from gradproof._data.space import Mask, Values, norm, root_mean_square
 from gradproof._numdiff.probes import Kind, random_entries
 from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes
 from gradproof._numdiff.values import DifferenceTable
@@ -176,8 +176,7 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             is_zero = terms[ill_scaled] <= rounding_part(comparison.claim.unit) * largest
             return None, 0 if is_zero.all() else int(ill_scaled.sum())
         few = max(comparison.inputs, comparison.outputs) <= _MANY
-        part = np.linalg.norm(terms[ill_scaled]) / np.linalg.norm(terms[remaining])
-        if not few and part > _MOST_OF_SLOPE:
+        if not few and norm(terms[ill_scaled]) > _MOST_OF_SLOPE * norm(terms[remaining]):
             break  # bars fall with the slope, which is nearly the same without the others
         again = screen_along(comparison, np.where(ill_scaled, comparison.u, 0.0), finer=few)
         if again.decisions.wrong.any():
