@@ -86,8 +86,8 @@ def test_runs_that_differ_by_less_than_is_allowed_say_by_how_much():
 def test_a_loss_that_cancels_says_so_in_few_calls():
     x = normal(8, 8)
     report = gradproof.check(lambda x: torch.nn.functional.layer_norm(x, (8,)).sum(), x, seed=0)
-    assert "nothing was tested" in report["backward"].summary
-    assert "of its terms, which cancel" in report["backward"].summary
+    assert "could not be resolved" in report["backward"].summary
+    assert "where terms cancel" in report["backward"].summary
     assert sum(report["backward"].calls.values()) <= 100
 
 

@@ -108,33 +108,23 @@ class Claim:
         size = self.map.codomain.size
         return np.stack([self.pull(unit_vector(size, i)) for i in range(size)])
 
-    def columns(self) -> Values | None:
-        """The Jacobian from one tangent per input, (m, n); None where J u cannot be had."""
-        size, found = self.map.domain.size, []
-        for j in range(size):
-            column = self.push(unit_vector(size, j))
-            if column is None:
-                return None
-            found.append(column)
-        return np.stack(found, axis=1)
+    @property
+    def _has_columns(self) -> bool:
+        """Whether J u is to be had of any u, whatever the number of outputs."""
+        return self.mode == "forward" or self._transposable
 
     def matrix(self) -> Values:
         """The claimed Jacobian, (m, n), by rows or columns, whichever are fewer."""
-        outputs, inputs = self.map.codomain.size, self.map.domain.size
-        if self.mode == "forward":
-            found = self.columns()
-            assert found is not None  # forward mode has every column
-            return found
-        if self._transposable and inputs < outputs:
-            found = self.columns()
-            if found is not None and self._transposable:
-                return found
+        inputs = self.map.domain.size
+        if self._has_columns and (self.mode == "forward" or inputs < self.map.codomain.size):
+            columns = [self.push(unit_vector(inputs, j)) for j in range(inputs)]
+            if self._has_columns:
+                return np.stack([column for column in columns if column is not None], axis=1)
         return self.rows()
 
     def row_products(self, i: int) -> Callable[[Values], float]:
         """The function u -> (J u)_i."""
-        in_columns = self.mode == "forward" or self._transposable
-        row = None if in_columns else self.pull(unit_vector(self.map.codomain.size, i))
+        row = None if self._has_columns else self.pull(unit_vector(self.map.codomain.size, i))
 
         def product(u: Values) -> float:
             if row is not None:

@@ -14,7 +14,6 @@ from gradproof._compare.comparison import (
     verified_text,
 )
 from gradproof._compare.entries import (
-    TIMES_HONEST,
     entries_result,
     open_outputs_text,
     rounding_of_runs,
@@ -28,7 +27,7 @@ from gradproof._compare.screen import (
     is_hopeless,
     screen_along,
 )
-from gradproof._compare.tolerances import SMALL, bound_of_entry
+from gradproof._compare.tolerances import bound_of_entry
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
@@ -113,17 +112,18 @@ def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
     """Where the screen shows something wrong or open: entries, or bisection, decide."""
     by_plain_difference = comparison.settings.classic_step and comparison.can_measure_every_entry
     if not by_plain_difference:
-        known = comparison
         hopeless = is_hopeless(comparison, screen.slopes, screen.decisions)
         if screen.claimed is not None and (hopeless or _is_rough(comparison, screen)):
-            known, screen, text = _screen_with_rounding(comparison, screen)
-            if text:
-                return inconclusive_point(text)
+            # Of terms that cancel only the rounding is left, which runs in fewer bits show.
+            jitter = 4 * rounding_of_runs(comparison, screen.claimed, screen.u)[1]
+            comparison = replace(comparison, function=comparison.function.with_jitter(jitter))
+            screen = screen_along(comparison, screen.u)
         if is_hopeless(comparison, screen.slopes, screen.decisions):
             rows, bound = np.flatnonzero(screen.decisions.open), screen.decisions.bound
-            text = open_outputs_text(comparison, rows, bound)
-            return inconclusive_point(f"{text}: F is too rough, or too flat beside its rounding")
-        comparison = known
+            return inconclusive_point(
+                f"{open_outputs_text(comparison, rows, bound)}: F is too rough, or too flat beside "
+                "its rounding; where terms cancel, check the function before they are added"
+            )
     if comparison.can_measure_every_entry:
         return entries_result(comparison, screen)
     screen = _screen_with_subdifferentials(comparison, screen)
@@ -137,35 +137,6 @@ def _is_rough(comparison: Comparison, screen: Screen) -> bool:
     ulps = ROUGH_ULPS * 2 * comparison.function.unit * np.abs(comparison.function.centre)
     doubtful = screen.decisions.open | screen.decisions.wrong
     return bool((screen.slopes.noise > ulps)[doubtful].any())
-
-
-def _screen_with_rounding(comparison: Comparison, screen: Screen) -> tuple[Comparison, Screen, str]:
-    """The same tangent, with the rounding of F that runs in fewer bits show.
-
-    Of a loss in which all terms cancel only their rounding is left, which is many units in the last
-    place of F. Its slope is then zero to that rounding over the longest step, and a claim beyond is
-    wrong.
-
-    Returns:
-        The comparison and the screen with that rounding, and what to say where every output in
-        doubt is zero to it; "" where one is not.
-    """
-    assert screen.claimed is not None
-    rounding, jitter = rounding_of_runs(comparison, screen.claimed, screen.u)
-    known = replace(comparison, function=comparison.function.with_jitter(4 * jitter))
-    again = screen_along(known, screen.u)
-    open_, bar = again.decisions.open, again.slopes.bar + again.slopes.width / 2
-    terms = rounding / (TIMES_HONEST * comparison.unit)
-    is_zero = np.abs(again.slopes.middle) + bar < SMALL * terms
-    if again.decisions.wrong.any() or not open_.any() or not is_zero[open_].all():
-        return known, again, ""
-    part = float(np.max((bar / terms)[open_]))
-    outputs = count_of(int(open_.sum()), "output", "outputs")
-    text = (
-        f"nothing was tested in {outputs} of {comparison.outputs:,}: the derivative is zero to "
-        f"{part:.0e} of its terms, which cancel; check the function before they are added"
-    )
-    return known, again, text
 
 
 def _screen_with_subdifferentials(comparison: Comparison, screen: Screen) -> Screen:

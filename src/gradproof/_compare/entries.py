@@ -147,21 +147,15 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
         return _open_entries(comparison, found, kinks)
     text = f"{comparison.size} verified to {found.bound:.0e}, entry by entry"
     result = replace(passed_point(text, found.bound), kinks=kinks)
-    return result.with_notes(_note_of_small_entries(comparison, found))
+    return result.with_notes(_note_of_small_entries(block, comparison.settings.atol))
 
 
-def _note_of_small_entries(comparison: Comparison, found: Entries) -> str:
+def _note_of_small_entries(block: MeasuredBlock, atol: float) -> str:
     """That some entries are right only because all that is known of them is below `atol`."""
-    small = comparison.settings.atol * np.abs(found.u)
-    size = np.maximum(np.abs(found.low), np.abs(found.high))
-    gap = np.maximum(np.maximum(found.low - found.claimed, found.claimed - found.high), 0.0)
-    granted = gap > found.allowed - small
-    granted &= (size < small) & (np.abs(found.claimed) < small)
-    number = int(granted.sum())
-    if not number:
-        return ""
-    pair = "claimed and measured differ, both below atol"
-    return f"{count_of(number)} of {granted.size:,} passed by atol alone: {pair}"
+    granted = np.abs(block.claimed - block.measured) > block.allowed - atol
+    granted &= np.maximum(np.abs(block.claimed), np.abs(block.measured)) < atol
+    text = f"{count_of(int(granted.sum()))} of {granted.size:,} passed by atol alone"
+    return f"{text}: claimed and measured differ, both below atol" if granted.any() else ""
 
 
 def decided_entries(
