@@ -23,10 +23,9 @@ from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import ClaimedProducts, Measurements
-from gradproof._numdiff.special_probes import split_probe
+from gradproof._numdiff.special_probes import SMALL_RANGE, split_probe
 
 _NAME = "linearity"
-_SMALL_RANGE = 1e6  # largest number of a format, as of float16, that honest sums may exceed
 _OPEN_UP_TO = 3.0  # times what is allowed, in float32, where roundings that cancel may be alike
 
 
@@ -132,14 +131,13 @@ class _SplitSum:
         self.split = split_probe(
             spaces,
             products.probe,
-            products.product,
             products.constant_probe,
             measurements.arithmetic_unit,
             measurements.settings.seed,
             measurements.scales if products.is_forward else None,
         )
         slots = [slot for space in spaces for slot in space.slots if slot.size]
-        has_small_range = any(slot.grain.largest < _SMALL_RANGE for slot in slots)
+        has_small_range = any(slot.grain.largest < SMALL_RANGE for slot in slots)
         try:
             with users_errors():
                 self.parts, self.terms = self._ask_for_parts_and_terms()

@@ -16,8 +16,8 @@ from functools import reduce
 
 import numpy as np
 
-from gradproof._data.formats import FORMATS, SINGLE
-from gradproof._data.space import KEPT, Indices, Slot, Space, Values, finite_values
+from gradproof._data.formats import FORMATS, SINGLE, Grain
+from gradproof._data.space import KEPT, Indices, Slot, Space, Values
 from gradproof._numdiff.probes import Kind, random_bits, random_integer, unit_vector
 
 FULL_MANTISSA = (-math.pi / 3, math.e / 2)  # factors whose products need every digit
@@ -26,8 +26,9 @@ _EQUAL = -0.25  # entries of a constant cotangent that is not of ones
 # Weights of the terms. Their sum is not 1, so that an added constant shows too.
 _DENSE, _CONSTANT, _SINGLE, _CANCELLING, _EQUALS = 2.0, -1.0, 4.0, 5.0, 3.0
 
-_DIGITS = 20.0  # binary ones, by which the parts are larger and smaller than usual
-_SHARE_OF_DIGITS = 1 / 3  # of those that the formats leave: results in between need some too
+_TIMES = 2.0**20  # times as large, and as small, as usual
+_TIMES_OF_SMALL_RANGE = 2.0**4  # in formats like float16: a third of their digits
+SMALL_RANGE = 1e6  # largest number of such a format, at most
 _LOST = 4.0  # smallest normal numbers, that underflow may cost
 
 
@@ -79,7 +80,6 @@ class SplitProbe:
 def split_probe(
     spaces: tuple[Space, Space],
     probe: Values,
-    product: Values,
     constant: Values,
     unit: float,
     seed: int,
@@ -94,7 +94,6 @@ def split_probe(
     Args:
         spaces: of the probe and of its product.
         probe: v, random.
-        product: what is claimed of it.
         constant: w, the same throughout each array.
         unit: unit round-off of claims.
         seed: of the run.
@@ -111,11 +110,15 @@ def split_probe(
             terms.append(Term("equal", _EQUALS, _EQUAL * constant))
             terms.append(Term("cancelling", _CANCELLING, cancelling_cotangent(space, seed)))
         terms.append(_single_entry(terms, shares, scales, seed))
-    whole, dense = _largest_entry(_weighted_sum(terms)), _largest_entry(probe)
-    sizes = whole, _largest_entry(product) * (whole / dense if dense else 1.0)
-    up, down, lost = _reach(spaces, sizes, unit)
-    factors = (up * FULL_MANTISSA[0], down * FULL_MANTISSA[1])
-    return SplitProbe(tuple(terms), shares, factors, lost / abs(factors[1]))
+    grains = [slot.grain for space in spaces for slot in space.slots if slot.size] or [Grain()]
+    if unit >= SINGLE and unit > 2 * max(grain.unit for grain in grains):
+        # It computes in 16 bits, perhaps in the format of which the range is small.
+        grains.append(FORMATS["float16"])
+    is_small = min(grain.largest for grain in grains) < SMALL_RANGE
+    times = _TIMES_OF_SMALL_RANGE if is_small else _TIMES
+    factors = times * FULL_MANTISSA[0], FULL_MANTISSA[1] / times
+    lost = _LOST * max(grain.normal for grain in grains) / factors[1]
+    return SplitProbe(tuple(terms), shares, factors, lost)
 
 
 def _weighted_sum(terms: Sequence[Term]) -> Values:
@@ -157,29 +160,6 @@ def _rows_of_slot(values: Values, slot: Slot) -> Values:
     return values.reshape(next(longer, 1), -1)
 
 
-def _reach(
-    spaces: tuple[Space, Space], sizes: tuple[float, float], unit: float
-) -> tuple[float, float, float]:
-    """Powers of two by which the parts may be larger and smaller, and what underflow costs.
-
-    `sizes` are those of the probe and of its product.
-    """
-    grains = [slot.grain for space in spaces for slot in space.slots if slot.size]
-    if not grains:
-        return 1.0, 1.0, 0.0
-    if unit >= SINGLE and unit > 2 * max(grain.unit for grain in grains):
-        # It computes in 16 bits, perhaps in the format of which the range is small.
-        grains.append(FORMATS["float16"])
-    normal = max(grain.normal for grain in grains)
-    largest = min(grain.largest for grain in grains)
-    used = [min(size, largest) for size in sizes if size > 0] or [1.0]
-    above = math.log2(largest) - math.log2(max(used))
-    below = max(math.log2(min(used)) - math.log2(normal), 0.0)
-    up = math.floor(min(_DIGITS, above * _SHARE_OF_DIGITS))
-    down = math.floor(min(_DIGITS, below * _SHARE_OF_DIGITS))
-    return 2.0**up, 2.0**-down, _LOST * normal
-
-
 def split_shares(space: Space, draws: Values | Indices) -> Values:
     """The part of each entry that belongs to the first of two parts: 0, 1/2 or 1, (k,).
 
@@ -197,8 +177,3 @@ def split_shares(space: Space, draws: Values | Indices) -> Values:
         last = rows[-1:] if len(rows) > 2 else rows[-1:, -1:]
         last[:] = 1.0 - rows[0, 0]
     return shares
-
-
-def _largest_entry(values: Values) -> float:
-    """The largest finite size; 0.0 without any."""
-    return float(finite_values(np.abs(values)).max(initial=0.0))
