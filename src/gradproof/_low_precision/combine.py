@@ -7,7 +7,7 @@ derivative is first verified by differences. Differences in few bits are asked l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,11 +18,7 @@ from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import Verdict
 from gradproof._data.results import MeasuredBlock, PointResult, inconclusive_point
 from gradproof._data.space import root_mean_square
-from gradproof._low_precision.references import (
-    USERS_REFERENCE,
-    Reference,
-    find_references,
-)
+from gradproof._low_precision.references import Reference, find_references
 from gradproof._low_precision.rounding_result import rounding_result
 from gradproof._low_precision.rounding_runs import RUNS, ClaimedBesideExact, ModeBesideReference
 from gradproof._low_precision.rounding_tests import array_deviations
@@ -36,15 +32,6 @@ _SOME_PRODUCTS = 24  # of more unit vectors
 _LONGEST_PRODUCT = 1 << 16  # entries of each
 _ENTRY_ERRORS = 32.0  # roundings that an entry may be off by, beside entries of the usual size
 _HONEST_ERRORS = 8.0  # of honest runs, likewise
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What one reference says: of its own derivative, and of the claims."""
-
-    reference: Reference
-    formula: PointResult
-    claims: PointResult | None  # None where they were not compared
 
 
 def mode_result(
@@ -85,15 +72,15 @@ def _result_against_references(
     *,
     quick: bool = False,
 ) -> PointResult:
-    settings = measurements.settings
+    """The answer of the first reference that decides, those of full precision first.
+
+    A later one settles what an earlier one leaves open only by agreeing with the claims.
+    """
+    settings, found = measurements.settings, None
     usable, refused = find_references(measurements)
-    answers, unused = list[_Answer](), list[str]()
-    # The finest first: a twin that computes in few bits inside is no witness beside a better one.
     for reference in sorted(usable, key=lambda each: each.coarsest_unit):
-        coarse = reference.coarsest_unit >= DOUBLE
-        if coarse and any(each.claims is not None for each in answers):
-            unused.append(f"{reference.name}: it computes in fewer bits than the other")
-            continue
+        if found is not None and reference.coarsest_unit >= DOUBLE:
+            continue  # what computes in few bits inside is no witness beside a better one
         try:
             answer = _answer_of(measurements, reference, mode, check, quick=quick)
         except Unsupported:
@@ -101,8 +88,7 @@ def _result_against_references(
                 raise
             products = measurements.forward if mode == "forward" else measurements.backward
             products.ask(np.zeros(products.probe_space.size))  # raises if the map has no such mode
-            unused.append(f"{reference.name}: it has no {mode} mode")
-            continue
+            answer = f"it has no {mode} mode"
         except (UsageError, MemoryError):
             raise
         except Exception as error:  # of the user's code, which may raise anything
@@ -111,24 +97,26 @@ def _result_against_references(
             answer = f"its derivative raised {type(error).__name__}: {error}"
         if isinstance(answer, str):
             refused.append(f"{reference.name}: {answer}")
-        else:
-            answers.append(answer)
-    if answers:
-        return _combined_result(answers, refused, unused)
+        elif found is None or answer.verdict is Verdict.PASSED:
+            found = answer
+        if found is not None and found.verdict is not Verdict.INCONCLUSIVE:
+            break
+    if found is not None:
+        return replace(found, reference="; not ".join((found.reference, *refused)))
     if native is not None:
         return native
     if settings.asks_reference_only or "native" not in settings.references:
-        reasons = "; ".join((*refused, *unused)) or "no reference was given"
+        reasons = "; ".join(refused) or "no reference was given"
         return inconclusive_point(f"there is no reference to hold it against: {reasons}")
     found = point_result(comparison_of(measurements, mode, check))
     name = "differences in the precision of the arrays"
-    return replace(found, reference="; not ".join((name, *refused, *unused)))
+    return replace(found, reference="; not ".join((name, *refused)))
 
 
 def _answer_of(
     measurements: Measurements, reference: Reference, mode: Mode, check: str, *, quick: bool
-) -> _Answer | str:
-    """What a reference says, or why it is not believed."""
+) -> PointResult | str:
+    """What a reference says of its own derivative and of the claims; or why it is not believed."""
     settings, exact = measurements.settings, reference.measurements
     formula = PointResult(Verdict.PASSED, "right by definition", bound=0.0)
     if not settings.trusted:
@@ -147,10 +135,26 @@ def _answer_of(
     if formula.verdict is Verdict.FAILED:
         if claims.verdict is Verdict.FAILED:
             return "what is claimed there is another derivative, and wrong"
-        return _Answer(reference, formula, None)
+        text = f"the formula is wrong, as {reference.name} shows: {formula.summary}"
+        return replace(formula, summary=text, reference=reference.name)
     if claims.verdict is Verdict.FAILED:
-        claims = replace(claims, block=_measured_entries(measurements.map, exact.map, mode, sides))
-    return _Answer(reference, formula, claims)
+        block = _measured_entries(measurements.map, exact.map, mode, sides)
+        return replace(claims, block=block)
+    verdict = claims.verdict
+    text = f"{formula.summary}, against {reference.name}; {claims.summary}"
+    if formula.verdict is Verdict.INCONCLUSIVE:
+        verdict, text = formula.verdict, f"{reference.name}: {formula.summary}"
+    elif verdict is Verdict.INCONCLUSIVE:
+        text = claims.summary
+    return replace(
+        formula,
+        verdict=verdict,
+        summary=text,
+        bound=float(np.nanmax([claims.bound, formula.bound])),
+        statistics=claims.statistics,
+        reference=reference.name,
+        notes=(*formula.notes, *claims.notes),
+    )
 
 
 def _explained_claims(
@@ -250,54 +254,3 @@ def _is_exact(block: MeasuredBlock) -> bool:
     digits = 2.0**-27 * np.abs(block.measured)
     known = ~block.wrong & (block.error < digits)
     return bool(known.sum() > 2 and (np.abs(block.claimed - block.measured) < digits)[known].all())
-
-
-def _combined_result(answers: list[_Answer], refused: list[str], unused: list[str]) -> PointResult:
-    """What references say together: a wrong formula first, then who disagrees with whom.
-
-    Args:
-        answers: of references that were asked.
-        refused: of others, and why: if the user's is among them a pass would mean that it agreed.
-        unused: of others that say nothing of this mode, and why.
-    """
-    users = next((reason for reason in refused if reason.startswith(USERS_REFERENCE)), "")
-    suffix = "".join(f"; not {reason}" for reason in (*refused, *unused))
-    for answer in answers:
-        if answer.formula.verdict is Verdict.FAILED:
-            text = (
-                f"the formula is wrong, as {answer.reference.name} shows: {answer.formula.summary}"
-            )
-            return replace(answer.formula, summary=text, reference=answer.reference.name)
-    compared = [(answer, answer.claims) for answer in answers if answer.claims is not None]
-    against = [each for each in compared if each[1].verdict is Verdict.FAILED]
-    agreeing = [each for each in compared if each[1].verdict is Verdict.PASSED]
-    names = "; ".join(answer.reference.name for answer, _ in compared) + suffix
-    statistics = tuple(row for _, claims in compared for row in claims.statistics)
-    if against and agreeing:
-        text = (
-            f"{against[0][0].reference.name} is the odd one out: the claims agree with "
-            f"{agreeing[0][0].reference.name} and not with it"
-        )
-        return replace(inconclusive_point(text), statistics=statistics, reference=names)
-    if against:
-        return replace(against[0][1], statistics=statistics, reference=names)
-    # One whose own derivative differences resolve tells more than one where they do not.
-    answer, claims = min(
-        agreeing or compared, key=lambda each: each[0].formula.verdict is not Verdict.PASSED
-    )
-    doubt = f"not held against {users}" if users else ""
-    if answer.formula.verdict is Verdict.INCONCLUSIVE:
-        doubt = f"{answer.reference.name}: {answer.formula.summary}"
-    elif claims.verdict is Verdict.INCONCLUSIVE:
-        doubt = claims.summary
-    bound = float(np.nanmax([claims.bound, answer.formula.bound]))
-    found = replace(
-        answer.formula,
-        verdict=Verdict.INCONCLUSIVE if doubt else Verdict.PASSED,
-        bound=bound,
-        statistics=statistics,
-        reference=names,
-        notes=(*answer.formula.notes, *claims.notes),
-    )
-    text = doubt or f"{answer.formula.summary}, against {answer.reference.name}; {claims.summary}"
-    return replace(found, summary=text)

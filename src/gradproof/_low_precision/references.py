@@ -9,8 +9,6 @@ from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
 from gradproof.errors import UsageError
 
-USERS_REFERENCE = "the reference"
-
 
 @dataclass(frozen=True)
 class Reference:
@@ -38,7 +36,7 @@ def find_references(measurements: Measurements) -> tuple[list[Reference], list[s
         is_own = kind == "double" and not measurements.is_double
         if not is_own and (kind != "reference" or measurements.reference is None):
             continue
-        name = "the same function in float64" if is_own else USERS_REFERENCE
+        name = "the same function in float64" if is_own else "the reference"
         try:
             found = measurements.double if is_own else measurements.users_reference
             usable.append(Reference(name, is_own, found, found.function.coarsest_unit))

@@ -12,7 +12,6 @@ _OF_OPEN = {
     "budget": "",  # the summary says which option to raise
     "nothing was tested": "choose a point where the function varies",
     "no finite value": "choose a point where the function has a finite value",
-    "odd one out": "find out which of the two is right: check each of them by itself",
     "rounding is as large": "choose inputs at which less cancels, or a format of more bits",
     "about as much as rounding": "try another seed and larger inputs, or a format of more bits",
     "could not be resolved": (
