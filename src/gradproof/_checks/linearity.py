@@ -2,7 +2,7 @@
 
 J^T (2 v - w + 3 q + 5 z + 4 e) is asked in two parts, 2^20 times as large and as small, each with
 about half of its entries exactly zero, and what comes of them must add up to what is claimed of
-each of the five cotangents by itself (`_numdiff/special_probes.py`). A backward fails that ignores
+each of the five cotangents by itself (`_checks/special_probes.py`). A backward fails that ignores
 its cotangent, or flushes, clamps or rounds it, or skips its zeros. What rounding does to the parts
 and to the terms is measured, and allowed, where they seem not to add up.
 """
@@ -17,13 +17,13 @@ import numpy as np
 
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
+from gradproof._checks.special_probes import SMALL_RANGE, split_probe
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import ClaimedProducts, Measurements
-from gradproof._numdiff.special_probes import SMALL_RANGE, split_probe
 
 _NAME = "linearity"
 _OPEN_UP_TO = 3.0  # times what is allowed, in float32, where roundings that cancel may be alike

@@ -31,8 +31,7 @@ class Claim:
         mode: "backward" or "forward".
         v: the cotangent at which the backward is differentiated, (m,).
         unit: unit round-off in which it is computed.
-        gradient: J^T v as claimed by the backward, (n,); by forward mode, of the backward where
-            there is one and it was asked for, for sizes only, else None.
+        gradient: J^T v as claimed by the backward, (n,); None by forward mode.
 
     Args:
         measurements: of the map, from which the products with its probes are taken.
@@ -67,7 +66,8 @@ class Claim:
             return found
         if self.map.codomain.size > FEW_OUTPUTS:
             return None
-        return self._push_by_rows(u)
+        used = u != 0  # 0 times an infinite entry is no part of the row
+        return np.asarray(self.rows()[:, used] @ u[used])
 
     def _claimed_tangent(self, u: Values) -> Values:
         """J u by forward mode, or by transposition of the backward."""
@@ -76,11 +76,6 @@ class Claim:
         if self.mode == "forward":
             return np.asarray(self.map.jvp(u))
         return np.asarray(self.map.transposed_vjp(u, self.v)[0])
-
-    def _push_by_rows(self, u: Values) -> Values:
-        used = u != 0  # 0 times an infinite entry is no part of the row
-        found: Values = self.rows()[:, used] @ u[used]
-        return found
 
     def _push_by_transposition(self, u: Values) -> Values | None:
         """J u as the derivative of v -> (J^T v).u; None where that is not its transpose."""
@@ -133,12 +128,3 @@ class Claim:
             return math.nan if column is None else float(column[i])
 
         return product
-
-    def gradient_for_sizes(self) -> Values | None:
-        """J^T v of whatever mode has it: its entries show which inputs are ill-scaled."""
-        if self.gradient is None:
-            try:
-                self.gradient = self._measurements.gradient
-            except Exception:  # none, or one that raises, which its own check reports
-                return None
-        return self.gradient

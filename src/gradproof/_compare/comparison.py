@@ -76,11 +76,10 @@ class Comparison:
             and self.inputs * self.outputs <= MOST_ENTRIES
         )
 
-    def tangent(self, number: int) -> Values:
-        """Direction `number`, (n,); 0 is `u`."""
-        if number == 0:
-            return self.u
-        return random_tangent(self.map.domain, self.scales, self.settings.seed, number)
+    @property
+    def second_tangent(self) -> Values:
+        """Another random direction, (n,)."""
+        return random_tangent(self.map.domain, self.scales, self.settings.seed, 1)
 
     def slopes_along(self, u: Values) -> Slopes:
         """The slope of every output along u, (n,); those along the tangent measured are kept."""

@@ -32,12 +32,10 @@ from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._data.space import root_mean_square
-from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_offsets, round_to_formats
 from gradproof._numdiff.slopes import ROUGH_ULPS
 from gradproof._numdiff.steps import NEIGHBOUR
-from gradproof.errors import UsageError
 
 WITHOUT_ENTRIES = "nothing to check: no input or no output has an entry"
 _BETWEEN = "claims lie between the one-sided slopes"
@@ -88,7 +86,12 @@ def result_at_point(comparison: Comparison, *, quick: bool = False) -> PointResu
     # Sums over outputs, in 16 bits, never show a single entry of one.
     is_blunt = not bound < 1 or (screen.claimed is None and comparison.unit > SINGLE)
     if is_blunt and comparison.unit >= DOUBLE and not quick:
-        return _result_of_blunt_rows(comparison, screen)
+        if comparison.can_measure_every_entry:
+            return entries_result(comparison, screen)
+        return inconclusive_point(
+            f"the slopes of the {comparison.size} along random directions are right, but known "
+            "too roughly to show one wrong entry: pass reference=, or check fewer inputs"
+        )
     notes = []
     if ill_scaled:
         inputs = count_of(ill_scaled, "input", "inputs")
@@ -96,16 +99,6 @@ def result_at_point(comparison: Comparison, *, quick: bool = False) -> PointResu
         if ill_scaled == np.count_nonzero(comparison.u):
             return inconclusive_point(notes[0])
     return passed_point(verified_text(comparison, bound), bound).with_notes(*notes)
-
-
-def _result_of_blunt_rows(comparison: Comparison, screen: Screen) -> PointResult:
-    """In few bits, where rows are right and an entry may yet be off by all of itself."""
-    if comparison.can_measure_every_entry:
-        return entries_result(comparison, screen)
-    return inconclusive_point(
-        f"the slopes of the {comparison.size} along random directions are right, but known too "
-        "roughly to show one wrong entry: pass reference=, or check fewer inputs"
-    )
 
 
 def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
@@ -216,9 +209,7 @@ def _comparison_at(comparison: Comparison, number: int, radius: float) -> Compar
         return comparison_of(measurements, claim.mode, comparison.check, claim.unit)
     except MemoryError:
         raise
-    except (Unsupported, UsageError):
-        return None
-    except Exception:  # the function, or its backward, may raise at another point
+    except Exception:  # Unsupported, or the user's code may raise at another point
         return None
 
 

@@ -46,7 +46,7 @@ def slopes_with_neighbours(
     if comparison.is_smooth_nearby:
         return slopes
     for number in range(_POINTS):
-        if not _claims_outside(replace(slopes, low=low, high=high), claimed).any():
+        if not (replace(slopes, low=low, high=high).gap(claimed) > slopes.bar).any():
             break
         slope = comparison.slope_nearby(w, number)
         # Beside a stationary point the slope changes by curvature, which `steepness` bounds.
@@ -63,12 +63,6 @@ def slopes_with_neighbours(
         low = np.where(beyond, np.minimum(low, slope - noise), low)
         high = np.where(beyond, np.maximum(high, slope + noise), high)
     return replace(slopes, low=low, high=high)
-
-
-def _claims_outside(slopes: Slopes, claimed: Values) -> Mask:
-    """Claims that lie beyond the slopes and their bars, (m,)."""
-    beyond = (claimed < slopes.low - slopes.bar) | (claimed > slopes.high + slopes.bar)
-    return np.asarray(beyond)
 
 
 def slopes_of_ties(
@@ -133,11 +127,10 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
             i = int(np.argmax(off))
             numbers = (along[i], wide.middle[i], slopes.bar[i] + wide.width[i] / 2, slopes.bar[i])
             finding = entry_finding(comparison, i, None, numbers)
-            low, high = float(wide.low[i]), float(wide.high[i])
             message = (
                 f"{finding.output}: each claim lies between the slopes on both sides of the kink, "
                 "but not together with the others: along a random direction the claims add up to "
-                f"{along[i]:.6g}, measured {_interval_text(low, high)}"
+                f"{along[i]:.6g}, the slopes are from {wide.low[i]:.6g} to {wide.high[i]:.6g}"
             )
             return replace(finding, message=message)
     return None
@@ -151,21 +144,12 @@ def kink_finding(finding: Finding, low: float, high: float) -> Finding:
         low, high: the slopes; one is infinite where they grow without bound.
     """
     if math.isfinite(low) and math.isfinite(high):
-        slopes = f"outside of the slopes at the kink, {_interval_text(low, high)}"
+        slopes = f"outside of the slopes at the kink, from {low:.6g} to {high:.6g}"
     else:
         slopes = f"but the slope is infinite: {low if math.isinf(low) else high:g}"
     place = f"{finding.input} -> {finding.output}"
     message = f"{place}: claimed {finding.claimed:.6g}, {slopes}"
     return replace(finding, message=message, kind="kink")
-
-
-def _interval_text(low: float, high: float) -> str:
-    """The ends of an interval to six digits of the larger one."""
-    size = max(abs(low), abs(high))
-    ends = [0.0 if abs(end) < 1e-6 * size else end for end in (low, high)]
-    if high - low <= 1e-6 * size:
-        return f"{ends[0]:.6g}"
-    return f"from {ends[0]:.6g} to {ends[1]:.6g}"
 
 
 def width_beyond_sample(slopes: Slopes, wide: Slopes) -> Values:

@@ -22,7 +22,6 @@ from gradproof._data.formats import DOUBLE
 from gradproof._data.space import Mask, Values, norm, root_mean_square
 from gradproof._numdiff.probes import Kind, random_entries
 from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes
-from gradproof._numdiff.values import DifferenceTable
 
 _FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
 _ILL_SCALED_ROUNDS = 3
@@ -93,12 +92,12 @@ def first_screen(comparison: Comparison) -> Screen:
     if decisions.wrong.any() or screen.is_flat:
         return screen
     if screen.claimed is None:
-        other = screen_along(comparison, comparison.tangent(1))
+        other = screen_along(comparison, comparison.second_tangent)
         merged = replace(decisions, bound=max(decisions.bound, other.decisions.bound))
         return other if not other.decisions.are_all_right else replace(screen, decisions=merged)
     resolved_bars = np.isfinite(screen.slopes.bar) & (screen.slopes.width == 0)
     if decisions.open.any() and resolved_bars[decisions.open].all():
-        other = screen_along(comparison, comparison.tangent(1))
+        other = screen_along(comparison, comparison.second_tangent)
         if other.claimed is not None and other.decisions.wrong.any():
             return other
         still_open = decisions.open & other.decisions.open
@@ -158,8 +157,9 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
         The screen in which something is wrong, or None; and the number of columns that stay below
         the rounding of F.
     """
-    gradient = comparison.claim.gradient_for_sizes()
-    if gradient is None:
+    try:
+        gradient = comparison.measurements.gradient
+    except Exception:  # forward mode alone, or a backward that raises, which its own check reports
         return None, 0
     with np.errstate(invalid="ignore"):
         terms = np.nan_to_num(np.abs(gradient * comparison.u), nan=0.0, posinf=np.inf)
@@ -195,8 +195,8 @@ def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
     if steps.quick is not None and not np.isfinite(slopes.bar).all():
         table = function.table(u, steps.usual)
         slopes = measured_slopes(table)
-    claim, usable = comparison.claim, _usable_outputs(table)
-    finite = np.isfinite(function.centre)
+    claim, finite = comparison.claim, np.isfinite(function.centre)
+    usable = finite & np.isfinite(table.ahead).all(axis=0) & np.isfinite(table.behind).all(axis=0)
     if (finite & ~usable).any():  # beside a border of the domain: these would not be seen
         unknown = finite & ~usable
         decisions = Decisions(np.zeros_like(unknown), unknown, 0.0, np.zeros(unknown.size))
@@ -229,11 +229,6 @@ def _sums_of_terms(gradient: Values, u: Values) -> tuple[float, float]:
     terms = gradient * u
     terms[u == 0] = 0.0  # also where g is infinite
     return float(terms.sum()), math.sqrt(terms @ terms)
-
-
-def _usable_outputs(table: DifferenceTable) -> Mask:
-    usable = np.isfinite(table.centre) & np.isfinite(table.ahead).all(axis=0)
-    return np.asarray(usable & np.isfinite(table.behind).all(axis=0))
 
 
 def _weights_of_outputs(comparison: Comparison, slopes: Slopes, usable: Mask) -> Values:

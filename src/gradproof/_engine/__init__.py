@@ -94,8 +94,9 @@ def check(
             then is inconclusive. A sweep shares it.
         budget_seconds: the same in seconds of wall time. It is looked at before each call.
         reference: a function with the same arguments and value, in plain operations of the same
-            framework. It runs in double precision, and its own derivative is verified first. For a
-            derivative written by hand it is ``by_hand(...)`` too.
+            framework. It runs in double precision, and its own derivative is verified first. It
+            decides where differences, or `fn` itself in double precision, do not. For a derivative
+            written by hand it is ``by_hand(...)`` too.
         trusted: True if the derivative of `reference` is right by definition, even if it does not
             belong to its value (a straight-through estimator, a clipped gradient). Claims are then
             compared with the reference alone.

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._data.formats import SINGLE, Grain
-from gradproof._data.space import Slot, Values
+from gradproof._data.space import Slot, Values, root_mean_square
 from gradproof._low_precision.rounding_runs import OTHER_ALGORITHM, ClaimedBesideExact
 
 OPEN_UP_TO = 1.25  # times what is allowed
@@ -161,18 +161,18 @@ class _Sums:
     ) -> None:
         self.gap, self.exact, self.runs, self.eps = gap, exact, runs, eps
         self.tolerance, self.tiny, self.measured = tolerance, grain.tiny, measured
-        self.size = _rms(exact)
+        self.size = root_mean_square(exact)
         self.absolute, self.square = np.abs(exact), np.einsum("vn,vn->n", exact, exact)
         self.own_size = own_size = np.sqrt(self.square / len(exact))
         # Few runs each: beside an entry's own error stands what is usual for numbers of its size.
-        usual = _rms(honest) * (own_size / max(self.size, 1e-300))
+        usual = root_mean_square(honest) * (own_size / max(self.size, 1e-300))
         self.entry_errors = np.maximum(
             honest, np.minimum(usual, 4 * np.maximum(honest, eps * own_size))
         )
         if not measured:  # a chain of operations whose roundings add up as random ones
             self.entry_errors = np.maximum(self.entry_errors, eps * np.maximum(own_size, self.size))
         # Sums inside an operation, as of a product of matrices, err by the size of all entries.
-        self.typical = _rms(self.entry_errors) + eps * self.size / 2
+        self.typical = root_mean_square(self.entry_errors) + eps * self.size / 2
 
     def worst_entry(self) -> Deviation:
         floor = _ENTRIES * np.maximum(self.entry_errors, self.eps * self.own_size)
@@ -206,10 +206,10 @@ class _Sums:
         return Deviation("95th percentile", ratio * _ENTRIES * self.eps, _ENTRIES * self.eps)
 
     def root_mean_square(self) -> Deviation:
-        allowed = 4 * _rms(self.entry_errors) + 3 * self.eps * self.size + self.tiny
+        allowed = 4 * root_mean_square(self.entry_errors) + 3 * self.eps * self.size + self.tiny
         allowed += self.tolerance * self.size
         unit = max(self.size, 1e-300)
-        return Deviation("rms", _rms(self.gap) / unit, allowed / unit)
+        return Deviation("rms", root_mean_square(self.gap) / unit, allowed / unit)
 
     def worst_weighted_sums(
         self, name: str, weight: Values, groupings: Sequence[_Groups]
@@ -230,7 +230,9 @@ class _Sums:
             spread = (not self.measured) * self.eps * (2 * independent + alike / 8)
             if len(honest):
                 spread = np.maximum(spread, np.sqrt(np.mean(groups.sums(honest) ** 2, axis=0)))
-            pooled = _rms(spread) / max(_rms(independent), 1e-300) * independent
+            pooled = (
+                root_mean_square(spread) / max(root_mean_square(independent), 1e-300) * independent
+            )
             allowed = _SUMS * np.maximum(spread, pooled) + self.eps * (6 * independent + alike / 2)
             allowed += floor + self.tolerance * alike
             unit = np.sqrt(groups.sums(square_of_weights)) * np.sqrt(groups.sums(self.square))
@@ -282,7 +284,3 @@ def _even_starts(count: int, most: int) -> tuple[int, ...]:
     """Where each of at most so many groups of about the same size begins."""
     groups = min(count, most)
     return tuple(-(-group * count // groups) for group in range(groups))
-
-
-def _rms(values: Values) -> float:
-    return float(np.sqrt(np.mean(values**2))) if values.size else 0.0

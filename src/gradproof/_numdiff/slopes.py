@@ -160,7 +160,7 @@ def measured_slopes(table: DifferenceTable) -> Slopes:
 
     Of a table of two steps nothing is known of outputs that are not plainly smooth.
     """
-    slopes_of = _slopes_of_two_steps if len(table.steps) == 2 else _slopes_of_table
+    slopes_of = _slopes_of_two_steps if len(table.steps) == 2 else _slopes_with_sides
     with np.errstate(all="ignore"):
         size = table.centre.size
         if size <= BLOCK or table.group < size:
@@ -216,11 +216,6 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     # The larger move to either side is the odd part and the even part, in size.
     steepness = np.abs(slope[0]) + np.abs(even[0]) / coarse
     return Slopes(value, value.copy(), bar, noise, steepness, still)
-
-
-def _slopes_of_table(table: DifferenceTable) -> Slopes:
-    """The slopes of every output, with those on both sides at a kink."""
-    return _slopes_with_sides(table, _central_slopes(table))
 
 
 def _central_slopes(table: DifferenceTable) -> Slopes:
@@ -430,8 +425,9 @@ def _ends_at_infinity(
     return low, high, np.where(grows, bars[-1], bar)
 
 
-def _slopes_with_sides(table: DifferenceTable, found: Slopes) -> Slopes:
+def _slopes_with_sides(table: DifferenceTable) -> Slopes:
     """The slopes, at a kink those on both sides, at the border of the domain of F that on one."""
+    found = _central_slopes(table)
     ahead, behind = (
         np.asarray(np.isfinite(side[-3:]).all(axis=0)) for side in (table.ahead, table.behind)
     )

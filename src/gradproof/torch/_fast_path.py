@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from gradproof._checks.groups import splits_in_two
+from gradproof._checks.special_probes import FULL_MANTISSA, cancelling_cotangent, split_shares
 from gradproof._compare.claims import MODES_AGREE
 from gradproof._compare.screen import CANCELS
 from gradproof._compare.tolerances import (
@@ -32,7 +33,6 @@ from gradproof._guard import keep_warnings, take_turn
 from gradproof._guard.random import GLOBAL, RandomState
 from gradproof._numdiff.probes import Kind, constant_cotangent, random_entries, unit_vector
 from gradproof._numdiff.slopes import BLOCK, measured_slopes
-from gradproof._numdiff.special_probes import FULL_MANTISSA, cancelling_cotangent, split_shares
 from gradproof._numdiff.steps import coordinate_scales, step_tables
 from gradproof._numdiff.values import DifferenceTable
 from gradproof.torch._captured import Captured
