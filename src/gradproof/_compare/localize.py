@@ -11,12 +11,7 @@ from gradproof._compare.entries import decided_entries, surviving_slopes
 from gradproof._compare.screen import Screen
 from gradproof._compare.tolerances import bound_of_entry, decide
 from gradproof._data.records import Verdict
-from gradproof._data.results import (
-    PointResult,
-    count_of,
-    inconclusive_point,
-    passed_point,
-)
+from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._data.space import Indices, Space, Values, root_mean_square
 from gradproof._numdiff.probes import unit_vector
 

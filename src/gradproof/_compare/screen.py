@@ -13,11 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._compare.comparison import Comparison
-from gradproof._compare.tolerances import (
-    Decisions,
-    decide,
-    rounding_part,
-)
+from gradproof._compare.tolerances import Decisions, bound_of_entry, decide, rounding_part
 from gradproof._data.formats import DOUBLE
 from gradproof._data.space import Mask, Values, norm, root_mean_square
 from gradproof._numdiff.probes import Kind, random_entries
@@ -114,6 +110,8 @@ def decisions_of_rows(comparison: Comparison, slopes: Slopes, claimed: Values) -
     # not by those of rows that are larger by orders of magnitude. An output that does not move may
     # have been rounded away beside any.
     others = np.where(slopes.size > 0, np.minimum(typical, CANCELS * slopes.size), typical)
+    # A row that is small along u by chance shows a factor of its own less than a wrong entry.
+    size = np.maximum(np.maximum(slopes.size, np.abs(claimed)), resolution.small * typical)
     return decide(
         slopes.without_kinks(),
         claimed,
@@ -122,6 +120,7 @@ def decisions_of_rows(comparison: Comparison, slopes: Slopes, claimed: Values) -
         typical,
         resolution.of_row,
         resolution.small,
+        np.minimum(typical, bound_of_entry(1.0, comparison.inputs) * size),
     )
 
 
