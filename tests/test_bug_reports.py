@@ -106,3 +106,10 @@ def test_a_claim_of_nan_is_reported_once():
     report = gradproof.check(lambda x: torch.where(x > 0, x.sqrt(), 0.0), leaf(-1.0, 0.5), seed=0)
     assert [each.name for each in report.checks if str(each.verdict) == "failed"] == ["backward"]
     assert [cause.name for cause in report["backward"].causes] == ["not a number"]
+
+
+def test_a_lazy_layer_in_a_closure_is_refused():
+    layer = torch.nn.LazyLinear(2, dtype=torch.float64)
+    for ask in (gradproof.check, gradcheck):
+        with pytest.raises(UsageError, match=r"layer\.weight is not initialised"):
+            ask(lambda x: layer(x), (normal(3, 2),))

@@ -7,7 +7,6 @@ so that they are inputs like any other, and nothing of the user's changes.
 
 from __future__ import annotations
 
-import contextlib
 import dis
 import functools
 import types
@@ -127,10 +126,11 @@ class Captured:
         """Variables of enclosing functions, and globals that it mentions."""
         code = fn.__code__
         for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # not filled yet
-                self._search_place(
-                    cell.cell_contents, name, functools.partial(setattr, cell, "cell_contents")
-                )
+            try:
+                contents = cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+            self._search_place(contents, name, functools.partial(setattr, cell, "cell_contents"))
         if str(fn.__globals__.get("__name__")).startswith(_WITHOUT_WEIGHTS):
             return
         for name in _global_names(code):
