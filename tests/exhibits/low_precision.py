@@ -431,7 +431,7 @@ EXHIBITS = (
         make_inputs=low(32, 16, dtype=HALF),
         wrong=ruled(torch.tanh, saved_in_eight_bits),
         right=torch.tanh,
-        words=("worst entry off by",),
+        words=("worst entry",),
     ),
     Exhibit(
         name="hundredth_of_the_sum_for_a_bias_that_is_normalised_away_in_float32",

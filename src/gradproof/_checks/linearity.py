@@ -17,7 +17,7 @@ import numpy as np
 
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
-from gradproof._checks.special_probes import SMALL_RANGE, split_probe
+from gradproof._checks.special_probes import split_probe
 from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import CheckResult, Finding, Verdict
@@ -26,6 +26,7 @@ from gradproof._maps.contract import Unsupported
 from gradproof._measurements import ClaimedProducts, Measurements
 
 _NAME = "linearity"
+_SMALL_RANGE = 1e6  # largest number of a format, as of float16, that honest sums may exceed
 _OPEN_UP_TO = 3.0  # times what is allowed, in float32, where roundings that cancel may be alike
 
 
@@ -131,13 +132,14 @@ class _SplitSum:
         self.split = split_probe(
             spaces,
             products.probe,
+            products.product,
             products.constant_probe,
             measurements.arithmetic_unit,
             measurements.settings.seed,
             measurements.scales if products.is_forward else None,
         )
         slots = [slot for space in spaces for slot in space.slots if slot.size]
-        has_small_range = any(slot.grain.largest < SMALL_RANGE for slot in slots)
+        has_small_range = any(slot.grain.largest < _SMALL_RANGE for slot in slots)
         try:
             with users_errors():
                 self.parts, self.terms = self._ask_for_parts_and_terms()

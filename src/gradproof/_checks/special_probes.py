@@ -17,7 +17,7 @@ from functools import reduce
 import numpy as np
 
 from gradproof._data.formats import FORMATS, SINGLE, Grain
-from gradproof._data.space import KEPT, Indices, Slot, Space, Values
+from gradproof._data.space import KEPT, Indices, Slot, Space, Values, finite_values
 from gradproof._numdiff.probes import Kind, random_bits, random_integer, unit_vector
 
 FULL_MANTISSA = (-math.pi / 3, math.e / 2)  # factors whose products need every digit
@@ -26,9 +26,10 @@ _EQUAL = -0.25  # entries of a constant cotangent that is not of ones
 # Weights of the terms. Their sum is not 1, so that an added constant shows too.
 _DENSE, _CONSTANT, _SINGLE, _CANCELLING, _EQUALS = 2.0, -1.0, 4.0, 5.0, 3.0
 
-_TIMES = 2.0**20  # times as large, and as small, as usual
-_TIMES_OF_SMALL_RANGE = 2.0**4  # in formats like float16: a third of their digits
-SMALL_RANGE = 1e6  # largest number of such a format, at most
+# Times as large, and as small, as usual; less in formats of a small range, such as float16, and
+# where products are nearly as large as can be.
+_TIMES = (2.0**20, 2.0**4, 1.0)
+_ROOM = 64.0  # times as large: a sum of terms, and results in between
 _LOST = 4.0  # smallest normal numbers, that underflow may cost
 
 
@@ -80,6 +81,7 @@ class SplitProbe:
 def split_probe(
     spaces: tuple[Space, Space],
     probe: Values,
+    product: Values,
     constant: Values,
     unit: float,
     seed: int,
@@ -94,6 +96,7 @@ def split_probe(
     Args:
         spaces: of the probe and of its product.
         probe: v, random.
+        product: what is claimed of it.
         constant: w, the same throughout each array.
         unit: unit round-off of claims.
         seed: of the run.
@@ -114,8 +117,9 @@ def split_probe(
     if unit >= SINGLE and unit > 2 * max(grain.unit for grain in grains):
         # It computes in 16 bits, perhaps in the format of which the range is small.
         grains.append(FORMATS["float16"])
-    is_small = min(grain.largest for grain in grains) < SMALL_RANGE
-    times = _TIMES_OF_SMALL_RANGE if is_small else _TIMES
+    largest = max(1.0, float(finite_values(np.abs(product)).max(initial=0.0)))
+    room = min(grain.largest for grain in grains) / largest
+    times = next((each for each in _TIMES if _ROOM * each <= room), 1.0)
     factors = times * FULL_MANTISSA[0], FULL_MANTISSA[1] / times
     lost = _LOST * max(grain.normal for grain in grains) / factors[1]
     return SplitProbe(tuple(terms), shares, factors, lost)

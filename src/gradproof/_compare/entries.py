@@ -139,7 +139,7 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
         findings = found.wrong_findings(comparison)
         return PointResult(Verdict.FAILED, text, findings, kinks=kinks, block=block)
     if block.whole and kinked.any():
-        mismatch = joint_mismatch(comparison, claimed, block.allowed)
+        mismatch = joint_mismatch(comparison, claimed, block.allowed, kinked.sum(axis=1))
         if mismatch is not None:
             text = "each entry is a slope at a kink, but together they are no gradient near it"
             return PointResult(Verdict.FAILED, text, (mismatch,), kinks=kinks, block=block)

@@ -98,15 +98,17 @@ def slopes_of_ties(
     return replace(slopes, bar=np.where(explained, 2 * slopes.gap(claimed), slopes.bar))
 
 
-def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> Finding | None:
+def joint_mismatch(
+    comparison: Comparison, claimed: Values, allowed: Values, kinks: Values
+) -> Finding | None:
     """A row of a claimed Jacobian (m, n) that is no gradient around the point; None without any.
 
     The gradients around the point average to a claim that is right, so along every direction w the
     claim C w lies within the slopes on both sides and those nearby. A maximum of two equal numbers
     may give 0 to 1 to each, but not 1 to both: the first two directions move equal numbers alike.
     Where many pieces of F meet, a sample does not reach the ends of the interval. What is allowed
-    besides: `width_beyond_sample`. What is `allowed` of each entry alone, (m, n), is allowed of
-    their sum.
+    besides: `width_beyond_sample`, for so many `kinks` in each row, (m,). What is `allowed` of each
+    entry alone, (m, n), is allowed of their sum.
     """
     for w in _joint_directions(comparison):
         table = comparison.function.table(w, comparison.steps.usual)
@@ -120,7 +122,7 @@ def joint_mismatch(comparison: Comparison, claimed: Values, allowed: Values) -> 
         if not off.any():
             continue
         wide = slopes_with_neighbours(comparison, slopes, along, w)
-        unseen = width_beyond_sample(slopes, wide)
+        unseen = width_beyond_sample(slopes, wide, kinks)
         noise = 8 * slopes.noise / SHORT_STEP
         off &= wide.gap(along) > slopes.bar + slack + unseen + noise
         if off.any():
@@ -152,13 +154,16 @@ def kink_finding(finding: Finding, low: float, high: float) -> Finding:
     return replace(finding, message=message, kind="kink")
 
 
-def width_beyond_sample(slopes: Slopes, wide: Slopes) -> Values:
+def width_beyond_sample(slopes: Slopes, wide: Slopes, kinks: Values | float = 1.0) -> Values:
     """How far slopes at points that were not sampled may lie beyond the ends of an interval, (m,).
 
     Of two pieces of F the slopes at the point show both. Where nearby points have shown others, a
-    sample of them does not reach the ends: these may be off by the width of the interval.
+    sample of them does not reach the ends: these may be off by the width of the interval. Sums of k
+    independent kinks have a range of k of them, and a standard deviation of half the root: a sample
+    spans a part of the range that falls as 1 / root(k).
     """
-    return np.where(wide.width > slopes.width, wide.width, 0.0)
+    width = wide.width * np.maximum(1.0, np.sqrt(kinks) / 4)
+    return np.where(wide.width > slopes.width, width, 0.0)
 
 
 def _joint_directions(comparison: Comparison) -> list[Values]:
