@@ -30,7 +30,7 @@ OTHER_ALGORITHM = 4.0  # times more, where honest runs compute the derivative in
 _FEW_RUNS = 2  # that are made first
 _ROUNDABLE = 2.0**-40  # the finest arithmetic that doubles can be rounded to
 _NEAR = 2.0**-16  # of a number: hundreds of roundings in single precision
-_FEW_ENTRIES = 64  # in the smallest array: more probes are asked, to average over
+_FEW_ENTRIES, _MANY_ENTRIES = 64, 512  # in the smallest array: more probes are asked of few
 _SAME_VALUE = 0.1  # of its size: rounding that the function magnifies, not another function
 _HONEST = 16.0  # times the error of honest runs
 _ULPS = 64.0  # of the value: a sum in another order, an approximation of exp
@@ -103,7 +103,7 @@ class ModeBesideReference:
         map_, seed = self.map, self.settings.seed
         space = map_.codomain if self.mode == "forward" else map_.domain
         smallest = min((slot.size for slot in space.slots if slot.size), default=1)
-        count = 2 if smallest >= _FEW_ENTRIES else 4
+        count = 4 if smallest < _FEW_ENTRIES else 2 if smallest < _MANY_ENTRIES else 1
         if self.mode == "forward":
             scales = self.measurements.scales
             draws = [random_entries(seed, Kind.TANGENT, k, scales.size) for k in range(count)]
