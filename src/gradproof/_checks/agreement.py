@@ -56,6 +56,9 @@ def vector_findings(
     size = reduce(np.add, [finite_values(np.abs(term)) for term in terms or (expected,)])
     allowed = _allowed_gap(products, size)
     wrong = _disagreements(products.space, got, expected, size, allowed)
+    if wrong.any():  # what the cheapest measurement of rounding explains needs no other one
+        explained = allowed + products.rounding_by_factors
+        wrong &= _disagreements(products.space, got, expected, size, explained)
     for further_rounding in (lambda: products.rounding, rounding):
         if further_rounding is not None and wrong.any():
             allowed += further_rounding()
