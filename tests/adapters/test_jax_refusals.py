@@ -96,7 +96,12 @@ def test_a_reference_whose_derivative_raises_is_not_used():
         raise RuntimeError("no")
 
     report = gradproof.check(
-        jnp.sin, X, reference=with_backward(raising), seed=0, checks=["backward"]
+        jnp.sin,
+        X,
+        reference=with_backward(raising),
+        seed=0,
+        checks=["backward"],
+        settings=gradproof.Settings(references=["reference"]),
     )
     assert report["backward"].verdict is Verdict.INCONCLUSIVE
     assert "its derivative raised RuntimeError: no" in report["backward"].summary

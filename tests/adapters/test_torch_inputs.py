@@ -103,13 +103,21 @@ def test_a_method_of_a_layer_is_checked_with_its_parameters():
 
 def test_a_reference_may_be_another_layer_with_the_same_parameters():
     layer, x = Scale().float(), normal(*X).float()
-    report = check(layer, (x,), reference=Scale().float())
+    settings = gradproof.Settings(references=["reference"])
+    report = check(layer, (x,), reference=Scale().float(), settings=settings)
     assert "the reference" in report["backward"].reference
 
 
 def test_a_reference_that_reads_none_of_the_parameters_is_refused_with_the_reason():
     layer, x = Scale().float(), normal(*X).float()
-    report = gradproof.check(layer, (x,), reference=lambda x: 2 * x, seed=0, checks=["backward"])
+    report = gradproof.check(
+        layer,
+        (x,),
+        reference=lambda x: 2 * x,
+        seed=0,
+        checks=["backward"],
+        settings=gradproof.Settings(references=["reference"]),
+    )
     assert report.verdict == "inconclusive"
     assert "reads no tensor weight" in report["backward"].summary
 
