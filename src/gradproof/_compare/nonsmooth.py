@@ -158,9 +158,9 @@ def width_beyond_sample(slopes: Slopes, wide: Slopes, kinks: Values | float = 1.
     """How far slopes at points that were not sampled may lie beyond the ends of an interval, (m,).
 
     Of two pieces of F the slopes at the point show both. Where nearby points have shown others, a
-    sample of them does not reach the ends: these may be off by the width of the interval. Sums of k
-    independent kinks have a range of k of them, and a standard deviation of half the root: a sample
-    spans a part of the range that falls as 1 / root(k).
+    sample of them does not reach the ends: these may be off by the width of the interval. Of k
+    kinks added up, which are independent, the range is k, the standard deviation root(k) / 2: a
+    sample of 64 spans 2.3 root(k), and leaves root(k) / 4.6 times its width at either end.
     """
     width = wide.width * np.maximum(1.0, np.sqrt(kinks) / 4)
     return np.where(wide.width > slopes.width, width, 0.0)

@@ -24,6 +24,7 @@ Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 OPEN = (-math.inf, math.inf)  # the limits of an input that has none
 KEPT = 1 << 17  # entries up to which copies of vectors stay in memory
+_LEAST_SQUARE = 1e-280  # with all digits, though many terms of it may have underflowed
 
 
 def positions(mask: Array) -> list[int]:
@@ -65,6 +66,10 @@ def finite_values(values: Array) -> Array:
 
 def root_mean_square(values: Values) -> float:
     """Of the finite values; 0.0 without any. Safe against overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = float(np.vdot(values, values))
+    if _LEAST_SQUARE < square < math.inf:  # as nearly always; one pass over long vectors
+        return math.sqrt(square / values.size)
     good = values[np.isfinite(values)]
     largest = float(np.abs(good).max(initial=0.0))
     if not largest:

@@ -165,8 +165,10 @@ class ModeBesideReference:
         """
         got, exact = np.asarray(self.map.kept_value(), float), self.exact_value
         good = np.isfinite(got) & np.isfinite(exact)
-        for row in np.flatnonzero(np.isfinite(got) & ~good)[:1]:
-            return f"it returns another value: {self.map.codomain.locate(int(row))} is {exact[row]}"
+        missing = np.flatnonzero(np.isfinite(got) & ~good)
+        if missing.size:
+            place = self.map.codomain.locate(int(missing[0]))
+            return f"it returns another value: {place} is {exact[missing[0]]}"
         for position, slot in enumerate(self.map.codomain.slots):
             span = self.map.codomain.span(position)
             here, part = good[span], _SAME_VALUE

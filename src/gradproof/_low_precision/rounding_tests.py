@@ -230,9 +230,8 @@ class _Sums:
             spread = (not self.measured) * self.eps * (2 * independent + alike / 8)
             if len(honest):
                 spread = np.maximum(spread, np.sqrt(np.mean(groups.sums(honest) ** 2, axis=0)))
-            pooled = (
-                root_mean_square(spread) / max(root_mean_square(independent), 1e-300) * independent
-            )
+            usual = root_mean_square(spread) / max(root_mean_square(independent), 1e-300)
+            pooled = usual * independent
             allowed = _SUMS * np.maximum(spread, pooled) + self.eps * (6 * independent + alike / 2)
             allowed += floor + self.tolerance * alike
             unit = np.sqrt(groups.sums(square_of_weights)) * np.sqrt(groups.sums(self.square))
