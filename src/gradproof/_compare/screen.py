@@ -63,7 +63,7 @@ def screen_along(comparison: Comparison, u: Values, *, finer: bool = True) -> Sc
     function = comparison.function
     claimed = comparison.claim.push(u)
     if claimed is None:
-        return _screen_of_functionals(comparison, u)
+        return _screen_of_functionals(comparison, u, finer=finer)
     slopes = comparison.slopes_along(u)
     decisions = decisions_of_rows(comparison, slopes, claimed)
     if finer and decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
@@ -186,7 +186,7 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
     return None, 0
 
 
-def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
+def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) -> Screen:
     """Compare v.F with (J^T v).u for a few cotangents, in which every output weighs the same."""
     function, steps = comparison.function, comparison.steps
     table = function.table(u, steps.usual if steps.quick is None else steps.quick)
@@ -207,10 +207,11 @@ def _screen_of_functionals(comparison: Comparison, u: Values) -> Screen:
         measured = replace(measured, bar=np.fmin(measured.bar, np.abs(weights) @ slopes.bar))
     typical = np.sqrt(weights**2 @ np.nan_to_num(slopes.size) ** 2)
     typical = typical + np.nan_to_num(spread)
-    if not (measured.bar + measured.width <= comparison.resolution.of_row * typical).all():
-        finer = function.table(u, steps.fine)
-        slopes = slopes.merge(measured_slopes(finer))
-        measured = measured.merge(measured_slopes(finer.project(weights)))
+    sharp = measured.bar + measured.width <= comparison.resolution.of_row * typical
+    if finer and not sharp.all():
+        table = function.table(u, steps.fine)
+        slopes = slopes.merge(measured_slopes(table))
+        measured = measured.merge(measured_slopes(table.project(weights)))
     decisions = decide(
         measured.without_kinks(),
         claimed,

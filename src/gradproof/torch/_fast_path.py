@@ -28,7 +28,7 @@ from gradproof._compare.tolerances import (
     bound_of_entry,
     rounding_part,
 )
-from gradproof._data.space import Mask, Space, Values, norm
+from gradproof._data.space import KEPT, Mask, Space, Values, are_equal, norm
 from gradproof._guard import keep_warnings, take_turn
 from gradproof._guard.random import GLOBAL, RandomState
 from gradproof._numdiff.probes import Kind, constant_cotangent, random_entries, unit_vector
@@ -43,6 +43,10 @@ from gradproof.torch._notes import among_ranks
 from gradproof.torch._side_effects import saved_tensor_hooks
 from gradproof.torch._state import ThreadState
 from gradproof.torch._tensors import slot_like
+
+Chosen = slice | Mask  # some of the outputs
+ALL = slice(None)
+Term = tuple[float, Values]  # of a weighted sum
 
 MOST_ENTRIES = 1 << 22  # inputs, or outputs: the tables of more take too much memory
 _NUMPY = {torch.float64: np.float64, torch.complex128: np.complex128}
@@ -74,22 +78,26 @@ def decide_quickly(
         if not state.is_usual():
             return None
         pytorch, is_unchanged = GLOBAL["PyTorch"], False
+        numbers = pytorch.get()
         try:
             pytorch.draw()  # a seed that a backward sets is another state than this
             drawn = pytorch.get()
             with np.errstate(all="ignore"):
                 run = contextvars.copy_context().run
                 bound = run(lambda: _decision(*make(), seed, undefined=undefined))
-            is_unchanged = ThreadState.now() == state
-            is_same = pytorch.same(pytorch.get(), drawn)
-            has_drawn = not is_same or random.moved_generators() != ["PyTorch"]
-            return None if has_drawn or not is_unchanged else bound
+            is_unchanged = (
+                ThreadState.now() == state
+                and pytorch.same(pytorch.get(), drawn)
+                and random.moved_generators() == ["PyTorch"]
+            )
+            return bound if is_unchanged else None
         except Exception:  # what the user's code raises it raises again in the engine
             return None
         finally:
             try:
-                random.restore()
+                pytorch.set(numbers)
                 if not is_unchanged:
+                    random.restore()
                     state.restore()
             except BaseException:  # an interrupt
                 random.restore()
@@ -159,13 +167,13 @@ def _decision(
     probes = _Rows(3, outputs)
     probes.write(slice(2), v)
     weights = tuple([t.requires_grad_() for t in probes.tensors(0)])
-    made = run_engine(outputs, weights, True, True, tensors, True, accumulate_grad=False)
+    wanted = (*tensors, *leaves)  # F may read the user's own tensors, not what it is handed
+    found = run_engine(outputs, weights, True, True, wanted, True, accumulate_grad=False)
+    made = found[: len(leaves)]
     unused = [k for k, g in enumerate(made) if g is None]
-    if unused or not held.is_empty:  # F may read the user's own tensors, not what it is handed
-        originals = tuple([leaves[k] for k in (unused if held.is_empty else range(len(leaves)))])
-        found = run_engine(outputs, weights, True, False, originals, True, accumulate_grad=False)
-        if len(unused) == len(leaves) or any(g is not None for g in found):
-            return None
+    if len(unused) == len(leaves) or any(g is not None for g in found[len(leaves) :]):
+        return None
+    del found
     gradient = _vector(made, leaves).copy()
 
     def push(direction: Values, made: Sequence[Any] = ()) -> Values | None:
@@ -198,24 +206,27 @@ def _decision(
     twin = tuple([result[k] for k in floating])
     saved_before = [t.clone() for t in saved]
     # A sum is finite only if all its terms are.
-    if not (math.isfinite(x.sum() + centre.sum()) and _same(_vector(twin), centre)):
+    if not (math.isfinite(x.sum() + centre.sum()) and are_equal(_vector(twin), centre)):
         return None
-    in_single = m > 0 and _same(centre, centre.astype(np.float32))
+    in_single = m > 0 and are_equal(centre, centre.astype(np.float32))
     handed = _Rows(1, leaves)
     moved = handed.tensors(0)
 
-    # F at x + w u for some w, a row of a table each; None where it is no number, has another shape,
-    # or may be computed in float32.
-    def values_along(direction: Values, ways: Sequence[float]) -> Values | None:
-        values = _Rows(len(ways), outputs)
+    # Some rows of F at x + w u for some w, a row of a table each; None where F is no number, has
+    # another shape, or may be computed in float32.
+    def values_along(direction: Values, ways: Sequence[float], rows: Chosen = ALL) -> Values | None:
+        table = np.empty((len(ways), centre[rows].size))
         for k, way in enumerate(ways):
             handed.write_sum(x, way, direction)
             result = run(moved)
             found = [result[k] for k in floating]
-            if len(result) != count or not values.read(k, found):
+            for one, other in zip(found, outputs, strict=True):
+                if one.shape != other.shape or one.dtype is not other.dtype:
+                    return None
+            if len(result) != count:
                 return None
-        table = values.flat()
-        if in_single and _same(table[0], table[0].astype(np.float32)):
+            table[k] = _vector(found)[rows]
+        if in_single and are_equal(table[0], table[0].astype(np.float32)):
             return None
         return table if math.isfinite(table.sum()) else None
 
@@ -224,17 +235,20 @@ def _decision(
     # rounding of the claim, whose terms may cancel along u. Both must be small beside the slope for
     # a row to be tested. None where a row is off, or nothing is claimed; else the rows that are not
     # tested, the bars times |v|, and the bound of the others.
-    def rows_along(u: Values, claimed: Values, steps: Values) -> tuple[Mask, Values, float] | None:
-        table = values_along(u, [way for step in steps for way in (step, -step)])
+    def rows_along(
+        u: Values, claimed: Values, steps: Values, rows: Chosen = ALL
+    ) -> tuple[Mask, Values, float] | None:
+        table = values_along(u, [way for step in steps for way in (step, -step)], rows)
         typical = norm(claimed) / math.sqrt(m)
         if table is None or not 0.0 < typical < math.inf:
             return None
-        untested, bars, bound = np.zeros(m, bool), np.abs(v), 0.0
-        for start in range(0, m, BLOCK):
+        claims, centres, bars = claimed[rows], centre[rows], np.abs(v[rows])
+        untested, bound = np.zeros(bars.size, bool), 0.0
+        for start in range(0, bars.size, BLOCK):
             here = slice(start, start + BLOCK)
-            claim, part = claimed[here], table[:, here]
+            claim, part = claims[here], table[:, here]
             noise = _UNITS[: claim.size], _ZEROS[: claim.size], claim.size
-            differences = DifferenceTable(steps, centre[here], part[0::2], part[1::2], *noise)
+            differences = DifferenceTable(steps, centres[here], part[0::2], part[1::2], *noise)
             slopes = measured_slopes(differences).without_kinks()
             off, slope = np.abs(claim - slopes.low), np.abs(slopes.low)
             size = np.maximum(slope, np.abs(claim))
@@ -251,21 +265,21 @@ def _decision(
             bars[here] *= slopes.bar
         return untested, bars, bound
 
-    # 4. Every row along u by two steps. Rows that are not plainly smooth, or whose terms cancel,
-    # are measured by the usual table; many rows along another tangent, which takes less memory.
+    # 4. Every row along u by two steps. Where some are not plainly smooth, or their terms cancel,
+    # all are measured by the usual table; of many rows those alone.
     untested, bar, bound = np.full(m, not is_empty), 0.0, math.nan
-    for number, steps in ((0, _QUICK), (0, _USUAL) if m <= BLOCK else (1, _QUICK)):
+    for steps in (_QUICK, _USUAL):
         if untested.any():
-            other = random_entries(seed, Kind.TANGENT, number, n) if number else u
-            image = push(other := other * coordinate_scales(domain, x)) if number else claimed
-            rows = None if image is None else rows_along(other, image, steps)
+            chosen = ALL if m <= BLOCK or untested.all() else untested.copy()
+            rows = rows_along(u, claimed, steps, chosen)
             if rows is None:
                 return None
             bar = max(bar, float(rows[1].max(initial=0.0, where=~rows[0])))
-            untested, bound = untested & rows[0], max(rows[2], bound)
+            untested[chosen] &= rows[0]
+            bound = max(rows[2], bound)
     if untested.any():
         return None
-    moves, rows, image = claimed != 0, None, None
+    moves, rows = claimed != 0, None
     del claimed  # of long vectors, memory, as below
 
     # 5. The same cotangent gives the same gradient, to the last bit, on the other run as well, and
@@ -275,7 +289,7 @@ def _decision(
         found = run_engine(
             roots, tuple(cotangents), True, False, tensors, True, accumulate_grad=False
         )
-        return _vector(found, leaves)
+        return np.array(_vector(found, leaves))  # which may be memory of the cotangents
 
     probe = tuple(probes.tensors(1))
     alike = run_engine(twin, probe, True, False, others, True, accumulate_grad=False)
@@ -287,12 +301,12 @@ def _decision(
         if g.dtype is not t.dtype or g.shape != t.shape:
             return None
     plain = gradient
-    if not _same(_vector(alike, leaves), gradient):  # there may be a kernel for each
+    if not are_equal(_vector(alike, leaves), gradient):  # there may be a kernel for each
         plain = _vector(alike, leaves).copy()
-        is_repeated = _same(pull(probe), plain)
-        if not (is_repeated and _Total(plain).add(-1.0, gradient).is_zero(domain)):
+        both = (1.0, plain), (-1.0, gradient)
+        if not are_equal(pull(probe), plain) or _largest_terms(both, domain) is None:
             return None
-    is_kept = all(map(torch.equal, saved, saved_before)) and _same(_vector(others), x)
+    is_kept = all(map(torch.equal, saved, saved_before)) and are_equal(_vector(others), x)
     if not is_kept or any(t.grad is not None for t in others):
         return None
     del twin, result, others, saved, saved_before
@@ -304,51 +318,53 @@ def _decision(
     probes.write(2, constant)
     lent = probes.tensors(2)  # one memory for several cotangents, as an allocator hands it out
     ones = [t.reshape(-1)[:1].clone().as_strided(t.shape, [0] * t.dim()) for t in lent]
-    columns = pull(ones)  # as sum() hands it over
-    total, whole = _Total(2.0 * gradient).add(-1.0, columns), 2.0 * v - constant
-    if m > 1:
+    terms: list[Term] = [(2.0, gradient), (-1.0, pull(ones))]  # as sum() hands it over
+    whole = 2.0 * v - constant
+    if 1 < m <= KEPT:
         probes.write(2, -0.25 * constant)
-        total.add(3.0, pull(lent))
+        terms.append((3.0, pull(lent)))
         whole -= 0.75 * constant
     stacks = [stack for stack in cotangent_layouts(outputs) if stack != "expanded"] or [""]
     if "transposed" in stacks[0]:  # an output has rows and columns
         for axis in (0, -1):  # as sum(dim) hands it over
             equal = [_equal_along(t, axis) for t in probe]
-            total.add(1.0, pull(equal))
+            terms.append((1.0, pull(equal)))
             whole += _vector(equal)
-    elif m > 1:
+    elif 1 < m <= KEPT:
         cancelling = cancelling_cotangent(codomain, seed)
         probes.write(2, cancelling)
-        total.add(5.0, pull(lent))
+        terms.append((5.0, pull(lent)))
         whole += 5.0 * cancelling
     # A random digit of v says whether an entry belongs to the large part.
     shares = split_shares(codomain, (2.0**10 * v).astype(np.int32) & 1)
     large_part = shares * whole
-    if m:  # a single entry that moves something, of another sign than the largest of that part
+    if (
+        0 < m <= KEPT
+    ):  # a single entry that moves something, of another sign than the largest of that part
         at = seed % m
         at = at + int(moves[at:].argmax()) if moves[at:].any() else int(moves.argmax())
         single = math.copysign(FULL_MANTISSA[seed % 2], large_part.max() + large_part.min())
         probes.write(2, unit_vector(m, at, _LARGE * single))
-        total.add(4.0 / _LARGE, pull(lent))
+        terms.append((4.0 / _LARGE, pull(lent)))
         whole[at] += 4.0 * single
         large_part[at] = shares[at] * whole[at]
     whole -= large_part
-    for each in (gradient, total.value):  # of which some entries are near zero by chance
-        columns = np.maximum(np.abs(columns), np.abs(each))
     del constant, shares
     large, small = _LARGE * FULL_MANTISSA[0], FULL_MANTISSA[1] / _LARGE
     probes.write(2, large * large_part)
     del large_part
-    total.add(-1.0 / large, pull([in_layout(t, stacks[0]) for t in lent]))
+    terms.append((-1.0 / large, pull([in_layout(t, stacks[0]) for t in lent])))
     probes.write(2, small * whole)
     del whole
     last = [in_layout(t, stacks[-1]) for t in lent] if len(stacks) > 1 else lent
-    if not total.add(-1.0 / small, pull(last)).is_zero(domain):
-        return None
+    terms.append((-1.0 / small, pull(last)))
+    columns = _largest_terms(terms, domain)
+    del terms
     for stack in stacks[1:-1]:
-        product = pull([in_layout(t, stack) for t in probe])
-        if not _Total(-gradient).add(1.0, product).is_zero(domain):
-            return None
+        products = (1.0, pull([in_layout(t, stack) for t in probe])), (-1.0, gradient)
+        columns = None if _largest_terms(products, domain) is None else columns
+    if columns is None:
+        return None
 
     # 7. Columns whose part of the slopes drowns in the error bars are not tested by these, and are
     # asked without the others.
@@ -356,7 +372,7 @@ def _decision(
     ill_scaled = RESOLUTION * columns <= bar
     if (is_zero := ill_scaled & (columns == 0)).any():  # F must stand still as they move
         values = values_along(np.where(is_zero, u, 0.0), (_QUICK[0], -_QUICK[0]))
-        if values is None or not _same(values, centre):
+        if values is None or not (values == centre).all():
             return None
     ill_scaled ^= is_zero
     if ill_scaled.any():
@@ -367,26 +383,24 @@ def _decision(
 
     # 8. Undefined cotangents act like zeros: all of them, and those of some outputs beside others.
     def pull_without(missing: frozenset[int]) -> Values:
-        roots, cotangents = list(outputs), probes.tensors(1)
-        for k in missing:
-            roots[k], cotangents[k] = UndefinedGrad()(roots[k]), torch.zeros_like(cotangents[k])
-        return pull(cotangents, tuple(roots))
+        roots = [UndefinedGrad()(y) if k in missing else y for k, y in enumerate(outputs)]
+        return pull(probe, tuple(roots))
 
     if undefined:
         every = frozenset(range(len(outputs)))
         if pull_without(every).any():
             return None
         for group in splits_in_two(len(outputs), seed):
-            total = _Total(-gradient).add(1.0, pull_without(group))
-            if not total.add(1.0, pull_without(every - group)).is_zero(domain):
+            parts = (1.0, pull_without(group)), (1.0, pull_without(every - group))
+            if _largest_terms([(-1.0, gradient), *parts], domain) is None:
                 return None
 
     # 9. Nothing was changed: inputs, cotangents, saved tensors, earlier results, `.grad`.
     clean = (
-        _same(_vector(tensors), x)
-        and _same(probes.flat()[1], v)
-        and _same(_vector(outputs), centre)
-        and _same(_vector(alike, leaves), plain)
+        are_equal(_vector(tensors), x)
+        and are_equal(probes.flat()[1], v)
+        and are_equal(_vector(outputs), centre)
+        and are_equal(_vector(alike, leaves), plain)
         and versions == [t._version for t in (*leaves, *private)]
         and all(t.grad is None for t in tensors)
         and marks == [(id(t.grad), t.grad is not None and t.grad._version) for t in leaves]
@@ -425,14 +439,6 @@ class _Rows:
             np.multiply(move[here], factor, out=part[0])
             part[0] += point[here]
 
-    def read(self, row: int, tensors: Sequence[torch.Tensor]) -> bool:
-        """Put tensors in a row; False where they are of other shapes or dtypes."""
-        for part, tensor, one in zip(self._parts, tensors, self._like, strict=True):
-            if tensor.shape != one.shape or tensor.dtype is not one.dtype:
-                return False
-            part[row] = tensor.numpy(force=True)
-        return True
-
     def tensors(self, row: int) -> list[torch.Tensor]:
         """The tensors of a row, which are new ones at every call."""
         return [torch.from_numpy(part[row, ...]) for part in self._parts]
@@ -447,30 +453,26 @@ def _vector(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _same(one: Values, other: Values) -> bool:
-    return bool((one == other).all())
+def _largest_terms(terms: Sequence[Term], space: Space) -> Values | None:
+    """The largest term of each coordinate in a weighted sum of gradients that should be zero, (n,).
 
-
-class _Total:
-    """The sum of some gradients, its `value`, and of their sizes."""
-
-    def __init__(self, first: Values) -> None:
-        self.value, self._size = first.copy(), np.abs(first)
-
-    def add(self, weight: float, gradient: Values) -> _Total:
-        """Add a gradient times a number; returns itself."""
-        term = weight * gradient
-        self.value += term
-        self._size += np.abs(term, out=term)
-        return self
-
-    def is_zero(self, space: Space) -> bool:
-        """Whether the sum is zero, but for the rounding of each array."""
-        for k in range(len(space.slots)):
-            off, size = np.abs(self.value[space.span(k)]), self._size[space.span(k)]
-            if not (off <= _SAME * (size + size.max(initial=0.0))).all():
-                return False
-        return math.isfinite(self._size.sum())
+    None where it is not zero, but for the rounding of each array.
+    """
+    weights = np.array([[weight] for weight, _ in terms])
+    off, size, largest = np.empty((3, space.size))
+    for start in range(0, space.size, BLOCK):  # all terms of a block fit a cache
+        here = slice(start, start + BLOCK)
+        table = np.array([gradient[here] for _, gradient in terms])
+        table *= weights
+        off[here] = table.sum(axis=0)
+        np.abs(table, out=table)
+        size[here], largest[here] = table.sum(axis=0), table.max(axis=0)
+    for k in range(len(space.slots)):
+        here = space.span(k)
+        rounding = _SAME * (size[here] + size[here].max(initial=0.0))
+        if not (np.abs(off[here]) <= rounding).all():
+            return None
+    return largest if math.isfinite(size.sum()) else None
 
 
 def _equal_along(tensor: torch.Tensor, axis: int) -> torch.Tensor:
@@ -478,5 +480,6 @@ def _equal_along(tensor: torch.Tensor, axis: int) -> torch.Tensor:
     axes = [k for k, extent in enumerate(tensor.shape) if extent > 1]
     if len(axes) < 2:
         return tensor
-    first = tensor.narrow(axes[axis], 0, 1)
-    return (first - first.flip(axes)).expand(tensor.shape)
+    first = tensor.numpy()[(slice(None),) * axes[axis] + (slice(1),)]
+    backwards = first[(slice(None, None, -1),) * first.ndim]
+    return torch.from_numpy(first - backwards).expand(tensor.shape)

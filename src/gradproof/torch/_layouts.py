@@ -6,6 +6,7 @@ they can. docs/checks.md says where a backward meets them.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,7 +67,7 @@ def _placed_tensor(tensor: torch.Tensor, names: frozenset[str]) -> torch.Tensor:
         return _expanded_tensor(tensor)
     if "channels_last" in names and tensor.dim() in _FORMATS:
         return tensor.contiguous(memory_format=_FORMATS[tensor.dim()])
-    length, start, strides = _memory_plan(tensor.shape, names, paired=tensor.is_complex())
+    length, start, strides = _memory_plan(tuple(tensor.shape), names, paired=tensor.is_complex())
     wide = tensor.new_full((length,), math.nan)
     return wide.as_strided(tensor.shape, strides, start).copy_(tensor)
 
@@ -79,8 +80,9 @@ def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return fewer.clone(memory_format=torch.contiguous_format).expand_as(tensor)
 
 
+@functools.lru_cache(maxsize=1024)
 def _memory_plan(
-    shape: torch.Size, names: frozenset[str], *, paired: bool
+    shape: tuple[int, ...], names: frozenset[str], *, paired: bool
 ) -> tuple[int, int, tuple[int, ...]]:
     """Length of the memory, place of the first entry, and strides."""
     order = list(range(len(shape)))
@@ -102,8 +104,15 @@ def _memory_plan(
 
 def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
     """Layouts in which cotangents of these outputs are tried, several on top of each other."""
-    dtypes = {output.dtype for output in outputs}
-    shapes = [tuple(output.shape) for output in outputs if math.prod(output.shape)]
+    return _layouts_of_cotangents(tuple([(y.dtype, tuple(y.shape)) for y in outputs]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _layouts_of_cotangents(
+    kinds: tuple[tuple[torch.dtype, tuple[int, ...]], ...],
+) -> tuple[str, ...]:
+    dtypes = {dtype for dtype, _ in kinds}
+    shapes = [shape for _, shape in kinds if math.prod(shape)]
     if not shapes:
         return ()
     many = any(math.prod(shape) > 1 for shape in shapes)

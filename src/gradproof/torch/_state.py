@@ -47,7 +47,9 @@ def _set_generator_states(states: list[torch.Tensor]) -> None:
 
 
 def _are_same_states(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
-    return all(map(torch.equal, some, others))  # devices that came into use later are left out
+    # Devices that came into use later are left out. `torch.equal` takes three times as long.
+    pairs = zip(some, others, strict=False)
+    return all(one.numpy().tobytes() == other.numpy().tobytes() for one, other in pairs)
 
 
 keep_generator(
