@@ -49,7 +49,14 @@ LAYERS = {
 # Modules of a framework's folder that belong to its public face; the others are its adapter.
 FACES = {
     "torch": {
-        *("_double_backward", "_fast_path", "_gradcheck_helpers", "_guards", "_judge"),
+        *(
+            "_double_backward",
+            "_fast_path",
+            "_fast_slopes",
+            "_gradcheck_helpers",
+            "_guards",
+            "_judge",
+        ),
         *("_messages", "_record", "_suite", "distributed"),
     },
     "jax": set(),

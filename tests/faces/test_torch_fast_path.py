@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -90,6 +91,15 @@ ORDINARY: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
 }
 
 
+@pytest.mark.parametrize("name", ["sin", "softmax", "matmul", "layer norm", "conv2d", "complex"])
+def test_backwards_that_are_differentiable_once_are_decided(name: str, engine: Function) -> None:
+    fn, inputs = ORDINARY[name]
+    none = Mistake("none", lambda _, v, pull: pull(v))
+    once = with_mistake(fn, none, None, twice=False)
+    assert all(is_quick(once, inputs, seed) for seed in range(5))
+    assert engine(once, inputs)
+
+
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_functions_are_decided_as_the_engine_does(name: str, engine: Function) -> None:
     fn, inputs = ORDINARY[name]
@@ -97,12 +107,13 @@ def test_ordinary_functions_are_decided_as_the_engine_does(name: str, engine: Fu
     assert engine(fn, inputs)
 
 
-# Mistakes, of which a double backward exists: those of the benchmarks have none, and are not for
-# the fast path.
+def with_mistake(
+    fn: Function, mistake: Mistake, site: Site | None, *, twice: bool = True
+) -> Function:
+    """The function of tensors that require grad, with a mistake in its backward.
 
-
-def with_mistake(fn: Function, mistake: Mistake, site: Site) -> Function:
-    """The function of tensors that require grad, with a mistake in its backward."""
+    The backward can be differentiated, as those of the benchmarks cannot, or not.
+    """
 
     class Planted(torch.autograd.Function):
         @staticmethod
@@ -111,6 +122,7 @@ def with_mistake(fn: Function, mistake: Mistake, site: Site) -> Function:
             return fn(*inputs).clone()
 
         @staticmethod
+        @(lambda backward: backward if twice else once_differentiable(backward))
         def backward(ctx: Any, v: Tensor) -> Any:
             def pull(v: Tensor) -> tuple[Tensor, ...]:
                 create = torch.is_grad_enabled()
@@ -179,8 +191,9 @@ PLANTED = (*mistakes(), *more_mistakes(), *CHANGED)
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 
 
+@pytest.mark.parametrize("twice", [True, False], ids=["twice", "once"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_planted_mistakes(seed: int, engine: Function) -> None:
+def test_planted_mistakes(seed: int, twice: bool, engine: Function) -> None:
     decided = tried = 0
     for fn, inputs, site in sites(seed):
         for mistake in PLANTED:
@@ -188,7 +201,12 @@ def test_planted_mistakes(seed: int, engine: Function) -> None:
                 tried += 1
                 decided += assert_engine_agrees(
                     engine,
-                    lambda: with_mistake(fn, mistake, replace(site, memory={})),  # noqa: B023
+                    lambda: with_mistake(
+                        fn,  # noqa: B023
+                        mistake,  # noqa: B023
+                        replace(site, memory={}),  # noqa: B023
+                        twice=twice,
+                    ),
                     inputs,
                     (fn, mistake.name),
                     seed,

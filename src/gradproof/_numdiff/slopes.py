@@ -320,7 +320,7 @@ def _usual_noise(noise: Values) -> Values:
     middle = (sample.shape[1] - 1) // 2
     median = np.partition(sample, middle, axis=1)[:, middle : middle + 1]
     squares = np.fmin(noise, _FAR_ABOVE * median) ** 2
-    return np.asarray(np.sqrt(np.mean(squares, axis=1, keepdims=True)))
+    return np.asarray(np.sqrt(np.add.reduce(squares, axis=1, keepdims=True) / noise.shape[1]))
 
 
 def _noise_with_staircases(table: DifferenceTable, noise: Values) -> tuple[Values, Mask]:

@@ -20,23 +20,26 @@ import torch
 from gradproof._checks.groups import splits_in_two
 from gradproof._checks.special_probes import FULL_MANTISSA, cancelling_cotangent, split_shares
 from gradproof._compare.claims import MODES_AGREE
-from gradproof._compare.screen import CANCELS
-from gradproof._compare.tolerances import (
-    RESOLUTION,
-    SHARP_RESOLUTION,
-    SMALL,
-    bound_of_entry,
-    rounding_part,
-)
-from gradproof._data.space import KEPT, Mask, Space, Values, are_equal, norm
+from gradproof._compare.tolerances import RESOLUTION, bound_of_entry
+from gradproof._data.space import KEPT, Space, Values, are_equal
 from gradproof._guard import keep_warnings, take_turn
 from gradproof._guard.random import GLOBAL, RandomState
 from gradproof._numdiff.probes import Kind, constant_cotangent, random_entries, unit_vector
-from gradproof._numdiff.slopes import BLOCK, measured_slopes
-from gradproof._numdiff.steps import coordinate_scales, step_tables
-from gradproof._numdiff.values import DifferenceTable
+from gradproof._numdiff.slopes import BLOCK
+from gradproof._numdiff.steps import coordinate_scales
 from gradproof.torch._captured import Captured
 from gradproof.torch._compat import UndefinedGrad, run_engine
+from gradproof.torch._fast_slopes import (
+    FINE,
+    NUMPY,
+    QUICK,
+    UNIT,
+    USUAL,
+    Known,
+    Rows,
+    SlopeTest,
+    vector_of,
+)
 from gradproof.torch._layouts import cotangent_layouts, in_layout
 from gradproof.torch._memory import private_copy
 from gradproof.torch._notes import among_ranks
@@ -44,18 +47,10 @@ from gradproof.torch._side_effects import saved_tensor_hooks
 from gradproof.torch._state import ThreadState
 from gradproof.torch._tensors import slot_like
 
-Chosen = slice | Mask  # some of the outputs
-ALL = slice(None)
 Term = tuple[float, Values]  # of a weighted sum
 
 MOST_ENTRIES = 1 << 22  # inputs, or outputs: the tables of more take too much memory
-_NUMPY = {torch.float64: np.float64, torch.complex128: np.complex128}
 _CONSTANTS = frozenset((int, float, complex, bool, str, type(None), torch.dtype))
-_UNIT = 2.0**-53
-_TABLES = step_tables(_UNIT)
-assert _TABLES.quick is not None
-_QUICK, _USUAL = _TABLES.quick.steps, _TABLES.usual.steps
-_UNITS, _ZEROS = np.full(BLOCK, _UNIT), np.zeros(BLOCK)
 _LARGE = 2.0**20  # times as large as usual
 _SAME = 2.0**-36  # of the terms of a sum, that sums in another order differ by
 
@@ -120,7 +115,7 @@ def _decision(
                 given[place] = private_copy(value)
                 private.append(given[place])
                 continue
-            usual = value.dtype in _NUMPY and value.is_leaf and value.is_contiguous()
+            usual = value.dtype in NUMPY and value.is_leaf and value.is_contiguous()
             usual = usual and not value._backward_hooks  # which are part of the derivative
             if not usual or value.storage_offset() or value.numel() > MOST_ENTRIES:
                 return None
@@ -151,7 +146,7 @@ def _decision(
     floating = [k for k, y in enumerate(result) if y.is_floating_point() or y.is_complex()]
     outputs = tuple([result[k] for k in floating])
     for y in outputs:
-        if type(y) is not torch.Tensor or y.dtype not in _NUMPY or y.layout is not torch.strided:
+        if type(y) is not torch.Tensor or y.dtype not in NUMPY or y.layout is not torch.strided:
             return None
         if not (y.requires_grad and y.is_cpu and y.numel() <= MOST_ENTRIES):
             return None
@@ -160,11 +155,11 @@ def _decision(
     domain = Space(tuple([slot_like("", t) for t in leaves]))
     codomain = Space(tuple([slot_like("", y) for y in outputs]))
     n, m = domain.size, codomain.size
-    x, centre = _vector(leaves), _vector(outputs).copy()
+    x, centre = vector_of(leaves), vector_of(outputs).copy()
     draws = random_entries(seed, Kind.TANGENT, 0, n + m)
     u, v = draws[:n], draws[n:]
     u *= coordinate_scales(domain, x)
-    probes = _Rows(3, outputs)
+    probes = Rows(3, outputs)
     probes.write(slice(2), v)
     weights = tuple([t.requires_grad_() for t in probes.tensors(0)])
     wanted = (*tensors, *leaves)  # F may read the user's own tensors, not what it is handed
@@ -174,123 +169,83 @@ def _decision(
     if len(unused) == len(leaves) or any(g is not None for g in found[len(leaves) :]):
         return None
     del found
-    gradient = _vector(made, leaves).copy()
+    gradient = vector_of(made, leaves).copy()
 
     def push(direction: Values, made: Sequence[Any] = ()) -> Values | None:
         if m == 1:
             return np.atleast_1d(gradient @ direction / v)
-        directions = _Rows(1, leaves)
+        directions = Rows(1, leaves)
         directions.write(0, direction)
         if not made:
             made = run_engine(outputs, weights, True, True, tensors, True, accumulate_grad=False)
         pairs = zip(made, directions.tensors(0), strict=True)
         used = [(g, d) for g, d in pairs if g is not None and g.requires_grad]
+        if not used:
+            return None
         roots, along = zip(*used, strict=True)
-        images = run_engine(roots, along, True, False, weights, True, accumulate_grad=False)
-        found = _vector(images, outputs)
+        try:
+            images = run_engine(roots, along, True, False, weights, True, accumulate_grad=False)
+        except Exception:  # as of a backward that is differentiable once
+            return None
+        found = vector_of(images, outputs)
         size = np.abs(v) @ np.abs(found) + np.abs(gradient) @ np.abs(direction)
-        is_transpose = abs(v @ found - gradient @ direction) <= MODES_AGREE * _UNIT * size
+        is_transpose = abs(v @ found - gradient @ direction) <= MODES_AGREE * UNIT * size
         return found if is_transpose else None
+
+    def pull(cotangents: Sequence[torch.Tensor], roots: tuple[Any, ...] = outputs) -> Values:
+        found = run_engine(
+            roots, tuple(cotangents), True, False, tensors, True, accumulate_grad=False
+        )
+        return np.array(vector_of(found, leaves))  # which may be memory of the cotangents
 
     is_empty = not n or not m  # of no entry anything is right that is a gradient of zero
     claimed = np.zeros(m) if is_empty else push(u, made)
     del made  # its graph takes as much memory as that of F
-    if claimed is None or (is_empty and gradient.any()):
+    if is_empty and gradient.any():
         return None
 
-    # 3. F at the point once more, with what it saves for its backward; and at x + h u and x - h u
-    # for two steps h.
+    # 3. F at the point once more, with what it saves for its backward.
     saved: list[torch.Tensor] = []
     with saved_tensor_hooks(saved):
         result = run(others)
     twin = tuple([result[k] for k in floating])
     saved_before = [t.clone() for t in saved]
     # A sum is finite only if all its terms are.
-    if not (math.isfinite(x.sum() + centre.sum()) and are_equal(_vector(twin), centre)):
+    if not (math.isfinite(x.sum() + centre.sum()) and are_equal(vector_of(twin), centre)):
         return None
-    in_single = m > 0 and are_equal(centre, centre.astype(np.float32))
-    handed = _Rows(1, leaves)
-    moved = handed.tensors(0)
 
-    # Some rows of F at x + w u for some w, a row of a table each; None where F is no number, has
-    # another shape, or may be computed in float32.
-    def values_along(direction: Values, ways: Sequence[float], rows: Chosen = ALL) -> Values | None:
-        table = np.empty((len(ways), centre[rows].size))
-        for k, way in enumerate(ways):
-            handed.write_sum(x, way, direction)
-            result = run(moved)
-            found = [result[k] for k in floating]
-            for one, other in zip(found, outputs, strict=True):
-                if one.shape != other.shape or one.dtype is not other.dtype:
-                    return None
-            if len(result) != count:
-                return None
-            table[k] = _vector(found)[rows]
-        if in_single and are_equal(table[0], table[0].astype(np.float32)):
+    # 4. F along u: every row, by two steps. Where some are not plainly smooth, or their terms
+    # cancel, by the usual table and by the fine one. Of a backward that cannot be differentiated
+    # J u is not known: sums of rows, along two tangents, since an error may be orthogonal to one.
+    lent = probes.tensors(2)  # one memory for several cotangents, as an allocator hands it out
+
+    def run_beside(tensors: Sequence[torch.Tensor]) -> Sequence[Any] | None:
+        result = run(tensors)
+        return [result[k] for k in floating] if len(result) == count else None
+
+    def product_of(cotangent: Values) -> Values:
+        probes.write(2, cotangent)
+        return pull(lent)
+
+    slopes = SlopeTest(run_beside, leaves, outputs, x, centre, v, product_of)
+    is_pushed = claimed is not None
+    if claimed is None:
+        other = random_entries(seed, Kind.TANGENT, 1, n) * coordinate_scales(domain, x)
+        known = [slopes.test_sums(direction, seed) for direction in (u, other)]
+    elif is_empty:
+        known = [Known(0.0, math.nan, claimed != 0)]
+    else:
+        known = [slopes.test_rows(u, claimed, (QUICK, USUAL, FINE))]
+    bar, bound, moves = 0.0, 0.0, np.zeros(m, bool)
+    for found in known:
+        if found is None or found.bound == math.inf:
             return None
-        return table if math.isfinite(table.sum()) else None
-
-    # The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
-    # error bar of the measured slope, which is infinite unless F is plainly smooth, and the
-    # rounding of the claim, whose terms may cancel along u. Both must be small beside the slope for
-    # a row to be tested. None where a row is off, or nothing is claimed; else the rows that are not
-    # tested, the bars times |v|, and the bound of the others.
-    def rows_along(
-        u: Values, claimed: Values, steps: Values, rows: Chosen = ALL
-    ) -> tuple[Mask, Values, float] | None:
-        table = values_along(u, [way for step in steps for way in (step, -step)], rows)
-        typical = norm(claimed) / math.sqrt(m)
-        if table is None or not 0.0 < typical < math.inf:
-            return None
-        claims, centres, bars = claimed[rows], centre[rows], np.abs(v[rows])
-        untested, bound = np.zeros(bars.size, bool), 0.0
-        for start in range(0, bars.size, BLOCK):
-            here = slice(start, start + BLOCK)
-            claim, part = claims[here], table[:, here]
-            noise = _UNITS[: claim.size], _ZEROS[: claim.size], claim.size
-            differences = DifferenceTable(steps, centres[here], part[0::2], part[1::2], *noise)
-            slopes = measured_slopes(differences).without_kinks()
-            off, slope = np.abs(claim - slopes.low), np.abs(slopes.low)
-            size = np.maximum(slope, np.abs(claim))
-            terms = np.minimum(typical, CANCELS * slope)
-            terms[slope == 0] = typical
-            allowed = slopes.bar + rounding_part(_UNIT) * np.maximum(size, terms)
-            if not (off <= allowed).all():
-                return None
-            tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
-            tested |= slopes.still & (claim == 0)
-            parts = (off + allowed) / np.maximum(size, typical)
-            bound = max(bound, float(parts.max(initial=0.0, where=tested)))
-            untested[here] = ~tested
-            bars[here] *= slopes.bar
-        return untested, bars, bound
-
-    # 4. Every row along u by two steps. Where some are not plainly smooth, or their terms cancel,
-    # all are measured by the usual table; of many rows those alone.
-    untested, bar, bound = np.full(m, not is_empty), 0.0, math.nan
-    for steps in (_QUICK, _USUAL):
-        if untested.any():
-            chosen = ALL if m <= BLOCK or untested.all() else untested.copy()
-            rows = rows_along(u, claimed, steps, chosen)
-            if rows is None:
-                return None
-            bar = max(bar, float(rows[1].max(initial=0.0, where=~rows[0])))
-            untested[chosen] &= rows[0]
-            bound = max(rows[2], bound)
-    if untested.any():
-        return None
-    moves, rows = claimed != 0, None
-    del claimed  # of long vectors, memory, as below
+        bar, bound, moves = max(found.bar, bar), max(found.bound, bound), moves | found.moves
+    del claimed, known  # of long vectors, memory, as below
 
     # 5. The same cotangent gives the same gradient, to the last bit, on the other run as well, and
     # up to rounding whether it is made to be differentiated or not; a gradient is the same kind of
     # tensor as its input.
-    def pull(cotangents: Sequence[torch.Tensor], roots: tuple[Any, ...] = outputs) -> Values:
-        found = run_engine(
-            roots, tuple(cotangents), True, False, tensors, True, accumulate_grad=False
-        )
-        return np.array(_vector(found, leaves))  # which may be memory of the cotangents
-
     probe = tuple(probes.tensors(1))
     alike = run_engine(twin, probe, True, False, others, True, accumulate_grad=False)
     for k, (g, t) in enumerate(zip(alike, leaves, strict=True)):
@@ -301,12 +256,12 @@ def _decision(
         if g.dtype is not t.dtype or g.shape != t.shape:
             return None
     plain = gradient
-    if not are_equal(_vector(alike, leaves), gradient):  # there may be a kernel for each
-        plain = _vector(alike, leaves).copy()
+    if not are_equal(vector_of(alike, leaves), gradient):  # there may be a kernel for each
+        plain = vector_of(alike, leaves).copy()
         both = (1.0, plain), (-1.0, gradient)
         if not are_equal(pull(probe), plain) or _largest_terms(both, domain) is None:
             return None
-    is_kept = all(map(torch.equal, saved, saved_before)) and are_equal(_vector(others), x)
+    is_kept = all(map(torch.equal, saved, saved_before)) and are_equal(vector_of(others), x)
     if not is_kept or any(t.grad is not None for t in others):
         return None
     del twin, result, others, saved, saved_before
@@ -316,7 +271,6 @@ def _decision(
     # one much larger than usual and one much smaller, with rows of zeros and single ones.
     constant = constant_cotangent(codomain, seed)
     probes.write(2, constant)
-    lent = probes.tensors(2)  # one memory for several cotangents, as an allocator hands it out
     ones = [t.reshape(-1)[:1].clone().as_strided(t.shape, [0] * t.dim()) for t in lent]
     terms: list[Term] = [(2.0, gradient), (-1.0, pull(ones))]  # as sum() hands it over
     whole = 2.0 * v - constant
@@ -329,7 +283,7 @@ def _decision(
         for axis in (0, -1):  # as sum(dim) hands it over
             equal = [_equal_along(t, axis) for t in probe]
             terms.append((1.0, pull(equal)))
-            whole += _vector(equal)
+            whole += vector_of(equal)
     elif 1 < m <= KEPT:
         cancelling = cancelling_cotangent(codomain, seed)
         probes.write(2, cancelling)
@@ -338,9 +292,8 @@ def _decision(
     # A random digit of v says whether an entry belongs to the large part.
     shares = split_shares(codomain, (2.0**10 * v).astype(np.int32) & 1)
     large_part = shares * whole
-    if (
-        0 < m <= KEPT
-    ):  # a single entry that moves something, of another sign than the largest of that part
+    if 0 < m <= KEPT:
+        # A single entry that moves something, of another sign than the largest of the large part.
         at = seed % m
         at = at + int(moves[at:].argmax()) if moves[at:].any() else int(moves.argmax())
         single = math.copysign(FULL_MANTISSA[seed % 2], large_part.max() + large_part.min())
@@ -370,87 +323,45 @@ def _decision(
     # asked without the others.
     columns *= np.abs(u)
     ill_scaled = RESOLUTION * columns <= bar
-    if (is_zero := ill_scaled & (columns == 0)).any():  # F must stand still as they move
-        values = values_along(np.where(is_zero, u, 0.0), (_QUICK[0], -_QUICK[0]))
-        if values is None or not (values == centre).all():
-            return None
+    is_zero = ill_scaled & (columns == 0)
+    if is_zero.any() and not slopes.stands_still_along(np.where(is_zero, u, 0.0)):
+        return None
     ill_scaled ^= is_zero
     if ill_scaled.any():
-        other, steps = np.where(ill_scaled, u, 0.0), _USUAL if m <= BLOCK else _QUICK
-        rows = None if (image := push(other)) is None else rows_along(other, image, steps)
-        if rows is None or not RESOLUTION * columns[ill_scaled].min() > rows[1].max():
+        other = np.where(ill_scaled, u, 0.0)
+        if is_pushed and (image := push(other)) is not None:
+            again = slopes.test_rows(other, image, (USUAL if m <= BLOCK else QUICK,))
+        else:
+            again = slopes.test_sums(other, seed)
+        # Of very many those that stay below the rounding of F are left, as by the engine.
+        is_many = max(n, m) > KEPT
+        if again is None or not (is_many or again.bar < RESOLUTION * columns[ill_scaled].min()):
             return None
 
     # 8. Undefined cotangents act like zeros: all of them, and those of some outputs beside others.
-    def pull_without(missing: frozenset[int]) -> Values:
-        roots = [UndefinedGrad()(y) if k in missing else y for k, y in enumerate(outputs)]
-        return pull(probe, tuple(roots))
-
     if undefined:
-        every = frozenset(range(len(outputs)))
-        if pull_without(every).any():
+        absent = [UndefinedGrad()(y) for y in outputs]
+        none = run_engine(tuple(absent), probe, True, False, tensors, True, accumulate_grad=False)
+        if any(g is not None and g.any() for g in none):
             return None
         for group in splits_in_two(len(outputs), seed):
-            parts = (1.0, pull_without(group)), (1.0, pull_without(every - group))
-            if _largest_terms([(-1.0, gradient), *parts], domain) is None:
+            roots = list(zip(outputs, absent, strict=True))
+            one = pull(probe, tuple([pair[k in group] for k, pair in enumerate(roots)]))
+            other = pull(probe, tuple([pair[k not in group] for k, pair in enumerate(roots)]))
+            if _largest_terms([(-1.0, gradient), (1.0, one), (1.0, other)], domain) is None:
                 return None
 
     # 9. Nothing was changed: inputs, cotangents, saved tensors, earlier results, `.grad`.
     clean = (
-        are_equal(_vector(tensors), x)
+        are_equal(vector_of(tensors), x)
         and are_equal(probes.flat()[1], v)
-        and are_equal(_vector(outputs), centre)
-        and are_equal(_vector(alike, leaves), plain)
+        and are_equal(vector_of(outputs), centre)
+        and are_equal(vector_of(alike, leaves), plain)
         and versions == [t._version for t in (*leaves, *private)]
         and all(t.grad is None for t in tensors)
         and marks == [(id(t.grad), t.grad is not None and t.grad._version) for t in leaves]
     )
     return bound_of_entry(bound, n) if clean else None
-
-
-class _Rows:
-    """A table of vectors. A row is also a list of tensors, which share its memory.
-
-    Args:
-        count: of rows.
-        like: tensors of the shapes and dtypes of those of a row.
-    """
-
-    def __init__(self, count: int, like: Sequence[torch.Tensor]) -> None:
-        self._like = like
-        self._parts = [np.zeros((count, *t.shape), _NUMPY[t.dtype]) for t in like]
-        self._flat = [p.reshape(count, p[0].size).view(np.float64) for p in self._parts]
-
-    def flat(self) -> Values:
-        """The table, (count, size)."""
-        return self._flat[0] if len(self._flat) == 1 else np.concatenate(self._flat, axis=1)
-
-    def write(self, rows: int | slice, numbers: Values) -> None:
-        """Put vectors in some rows."""
-        start = 0
-        for part in self._flat:
-            part[rows] = numbers[..., start : (start := start + part.shape[1])]
-
-    def write_sum(self, point: Values, factor: float, move: Values) -> None:
-        """Put ``point + factor * move`` in the first row."""
-        start = 0
-        for part in self._flat:
-            here = slice(start, start := start + part.shape[1])
-            np.multiply(move[here], factor, out=part[0])
-            part[0] += point[here]
-
-    def tensors(self, row: int) -> list[torch.Tensor]:
-        """The tensors of a row, which are new ones at every call."""
-        return [torch.from_numpy(part[row, ...]) for part in self._parts]
-
-
-def _vector(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor] = ()) -> Values:
-    """Flat coordinates of tensors, whose memory they may share; None is the zero of one alike."""
-    if len(tensors) == 1 and tensors[0] is not None:
-        return tensors[0].numpy(force=True).reshape(-1).view(np.float64)
-    given = [torch.zeros_like(like[k]) if t is None else t for k, t in enumerate(tensors)]
-    parts = [tensor.numpy(force=True).reshape(-1).view(np.float64) for tensor in given]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _largest_terms(terms: Sequence[Term], space: Space) -> Values | None:
@@ -464,15 +375,13 @@ def _largest_terms(terms: Sequence[Term], space: Space) -> Values | None:
         here = slice(start, start + BLOCK)
         table = np.array([gradient[here] for _, gradient in terms])
         table *= weights
-        off[here] = table.sum(axis=0)
+        off[here] = np.add.reduce(table)
         np.abs(table, out=table)
-        size[here], largest[here] = table.sum(axis=0), table.max(axis=0)
+        size[here], largest[here] = np.add.reduce(table), np.maximum.reduce(table)
     for k in range(len(space.slots)):
-        here = space.span(k)
-        rounding = _SAME * (size[here] + size[here].max(initial=0.0))
-        if not (np.abs(off[here]) <= rounding).all():
-            return None
-    return largest if math.isfinite(size.sum()) else None
+        size[space.span(k)] += size[space.span(k)].max(initial=0.0)
+    is_zero = np.abs(off, out=off) <= np.multiply(size, _SAME, out=size)
+    return largest if is_zero.all() and math.isfinite(size.sum()) else None
 
 
 def _equal_along(tensor: torch.Tensor, axis: int) -> torch.Tensor:

@@ -1,0 +1,243 @@
+"""Slopes of F at a point, held against what a backward claims: the measuring of the fast path.
+
+`SlopeTest` knows two answers: nothing speaks against a claim, with what is known of it, or None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from gradproof._compare.screen import CANCELS
+from gradproof._compare.tolerances import RESOLUTION, SHARP_RESOLUTION, SMALL, rounding_part
+from gradproof._data.space import Mask, Values, are_equal, norm
+from gradproof._numdiff.probes import Kind, random_entries
+from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes
+from gradproof._numdiff.steps import step_tables
+from gradproof._numdiff.values import DifferenceTable
+
+NUMPY = {torch.float64: np.float64, torch.complex128: np.complex128}
+UNIT = 2.0**-53
+_TABLES = step_tables(UNIT)
+assert _TABLES.quick is not None
+QUICK, USUAL, FINE = _TABLES.quick.steps, _TABLES.usual.steps, _TABLES.fine.steps
+_UNITS, _ZEROS = np.full(BLOCK, UNIT), np.zeros(BLOCK)
+_SUMS = 4  # of rows, where rows are not claimed one by one
+_HOEFFDING = 6.0  # times the root of the sum of squares is exceeded once in 3e7
+
+Chosen = slice | Mask  # some of the outputs
+_ALL = slice(None)
+
+
+class Known(NamedTuple):
+    """What is known of a claim that nothing speaks against.
+
+    Attributes:
+        bar: the error bar of v.F, infinite where the slope of an output is not known.
+        bound: of an error, in parts of a typical row; infinite where a row was not tested.
+        moves: outputs that move along the direction, (m,).
+    """
+
+    bar: float
+    bound: float
+    moves: Mask
+
+
+class SlopeTest:
+    """Holds claims against differences of F at one point.
+
+    Args:
+        run: F of tensors, which are given as those of a row of `Rows`; None instead of its outputs
+            where these are others than at the point.
+        leaves, outputs: tensors of the shapes and dtypes of its inputs and outputs.
+        point: x, (n,).
+        centre: F(x), (m,).
+        v: a random cotangent, (m,).
+        product_of: J^T w as claimed, of a cotangent w.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor] | None],
+        leaves: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        point: Values,
+        centre: Values,
+        v: Values,
+        product_of: Callable[[Values], Values],
+    ) -> None:
+        self._run, self._outputs, self._product_of = run, outputs, product_of
+        self._point, self._centre, self._v = point, centre, v
+        self._in_single = centre.size > 0 and are_equal(centre, centre.astype(np.float32))
+        self._handed = Rows(1, leaves)
+        self._moved = self._handed.tensors(0)
+        self._sums: list[tuple[Values, Values]] = []  # cotangents, and their products
+
+    def stands_still_along(self, u: Values) -> bool:
+        """Whether no output moves by a bit."""
+        values = self._values_along(u, QUICK[:1], _ALL)
+        return values is not None and bool((values == self._centre).all())
+
+    def test_rows(self, u: Values, claimed: Values, tables: Sequence[Values]) -> Known | None:
+        """Hold J u as claimed, (m,), against the slope of every output.
+
+        The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
+        error bar of the measured slope, which is infinite unless F is plainly smooth, and the
+        rounding of the claim, whose terms may cancel along u. Both must be small beside the slope
+        for a row to be tested.
+
+        Args:
+            u, claimed: the direction, and J u.
+            tables: of steps. Each is made for the rows that those before leave open; of few rows
+                for all of them.
+
+        Returns:
+            None where a row is off, or nothing is claimed.
+        """
+        m = claimed.size
+        typical = norm(claimed) / math.sqrt(m)
+        bars, untested, bound = np.abs(self._v), np.ones(m, bool), 0.0
+        for steps in tables:
+            if not untested.any():
+                break
+            rows = _ALL if m <= BLOCK or untested.all() else untested.copy()
+            values = self._values_along(u, steps, rows)
+            if values is None or not 0.0 < typical < math.inf:
+                return None
+            claims, sizes, still_untested = claimed[rows], np.abs(self._v[rows]), untested[rows]
+            for here, slopes in self._slopes(values, steps, rows):
+                claim = claims[here]
+                off, slope = np.abs(claim - slopes.low), np.abs(slopes.low)
+                size = np.maximum(slope, np.abs(claim))
+                terms = np.minimum(typical, CANCELS * slope)
+                terms[slope == 0] = typical
+                allowed = slopes.bar + rounding_part(UNIT) * np.maximum(size, terms)
+                if not (off <= allowed).all():
+                    return None
+                tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
+                tested |= slopes.still & (claim == 0)
+                parts = (off + allowed) / np.maximum(size, typical)
+                bound = max(bound, float(parts.max(initial=0.0, where=tested)))
+                still_untested[here] &= ~tested
+                sizes[here] *= slopes.bar
+            bars[rows], untested[rows] = sizes, still_untested
+        return Known(float(bars.max()), math.inf if untested.any() else bound, claimed != 0)
+
+    def test_sums(self, u: Values, seed: int) -> Known | None:
+        """Hold (J^T w).u against the slope of w.F for some cotangents w, where J u is not claimed.
+
+        The slope of a sum of rows is the sum of slopes. The signs of w are random, so that
+        Hoeffding's inequality bounds its error by the root of the sum of squares of the bars.
+
+        Returns:
+            None where a sum is off.
+        """
+        m = self._v.size
+        slope, bar, bound = np.zeros(m), np.full(m, math.inf), 0.0
+        for steps in (QUICK, USUAL):
+            if math.isfinite(bar.sum()):
+                break
+            rows = _ALL if m <= BLOCK or np.isinf(bar).all() else np.isinf(bar)
+            if (values := self._values_along(u, steps, rows)) is None:
+                return None
+            found = [slopes for _, slopes in self._slopes(values, steps, rows)]
+            slope[rows] = np.concatenate([slopes.low for slopes in found])
+            bar[rows] = np.concatenate([slopes.bar for slopes in found])
+        if not math.isfinite(bar.sum()):
+            return Known(math.inf, math.inf, slope != 0)
+        if not self._sums:  # v, and others in which every row has the same part
+            size = np.maximum(np.abs(slope), bar / RESOLUTION)
+            alike = np.divide(1.0, size, out=np.ones(m), where=size > 0)
+            alike /= alike.max()
+            draws = [random_entries(seed, Kind.COTANGENT, 8 + k, m) for k in range(_SUMS - 2)]
+            cotangents = self._v, alike * self._v, *(alike * draw for draw in draws)
+            self._sums = [(w, self._product_of(w)) for w in cotangents]
+        for w, product in self._sums:
+            typical = norm(w * slope) + norm(product * u)
+            off = abs(float(w @ slope) - float(product @ u))
+            allowed = min(float(np.abs(w) @ bar), _HOEFFDING * norm(w * bar))
+            allowed += rounding_part(UNIT) * typical
+            if not (off <= allowed < math.inf):
+                return None
+            is_tested = allowed <= SHARP_RESOLUTION * typical
+            bound = max(bound, (off + allowed) / typical if is_tested else math.inf)
+        return Known(norm(self._v * bar), bound, slope != 0)
+
+    def _values_along(self, u: Values, steps: Values, rows: Chosen) -> Values | None:
+        """Some outputs at x + h u and x - h u for every step h, (2 K, k).
+
+        None where F is no number, has another shape, or may be computed in float32.
+        """
+        values = np.empty((2 * len(steps), self._centre[rows].size))
+        for k, way in enumerate(way for step in steps for way in (step, -step)):
+            self._handed.write_sum(self._point, way, u)
+            found = self._run(self._moved)
+            if found is None:
+                return None
+            for one, other in zip(found, self._outputs, strict=True):
+                if one.shape != other.shape or one.dtype is not other.dtype:
+                    return None
+            values[k] = vector_of(found)[rows]
+        if self._in_single and are_equal(values[0], values[0].astype(np.float32)):
+            return None
+        return values if math.isfinite(values.sum()) else None
+
+    def _slopes(
+        self, values: Values, steps: Values, rows: Chosen
+    ) -> Iterator[tuple[slice, Slopes]]:
+        """The slopes of some outputs, block by block."""
+        centres = self._centre[rows]
+        for start in range(0, centres.size, BLOCK):
+            here = slice(start, start + BLOCK)
+            centre, part = centres[here], values[:, here]
+            noise = _UNITS[: centre.size], _ZEROS[: centre.size], centre.size
+            table = DifferenceTable(steps, centre, part[0::2], part[1::2], *noise)
+            yield here, measured_slopes(table).without_kinks()
+
+
+class Rows:
+    """A table of vectors. A row is also a list of tensors, which share its memory.
+
+    Args:
+        count: of rows.
+        like: tensors of the shapes and dtypes of those of a row.
+    """
+
+    def __init__(self, count: int, like: Sequence[torch.Tensor]) -> None:
+        self._parts = [np.zeros((count, *t.shape), NUMPY[t.dtype]) for t in like]
+        self._flat = [p.reshape(count, p[0].size).view(np.float64) for p in self._parts]
+
+    def flat(self) -> Values:
+        """The table, (count, size)."""
+        return self._flat[0] if len(self._flat) == 1 else np.concatenate(self._flat, axis=1)
+
+    def write(self, rows: int | slice, numbers: Values) -> None:
+        """Put vectors in some rows."""
+        start = 0
+        for part in self._flat:
+            part[rows] = numbers[..., start : (start := start + part.shape[1])]
+
+    def write_sum(self, point: Values, factor: float, move: Values) -> None:
+        """Put ``point + factor * move`` in the first row."""
+        start = 0
+        for part in self._flat:
+            here = slice(start, start := start + part.shape[1])
+            np.multiply(move[here], factor, out=part[0])
+            part[0] += point[here]
+
+    def tensors(self, row: int) -> list[torch.Tensor]:
+        """The tensors of a row, which are new ones at every call."""
+        return [torch.from_numpy(part[row, ...]) for part in self._parts]
+
+
+def vector_of(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor] = ()) -> Values:
+    """Flat coordinates of tensors, whose memory they may share; None is the zero of one alike."""
+    if len(tensors) == 1 and tensors[0] is not None:
+        return tensors[0].numpy(force=True).reshape(-1).view(np.float64)
+    given = [torch.zeros_like(like[k]) if t is None else t for k, t in enumerate(tensors)]
+    parts = [tensor.numpy(force=True).reshape(-1).view(np.float64) for tensor in given]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
