@@ -188,7 +188,7 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
 
 def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) -> Screen:
     """Compare v.F with (J^T v).u for a few cotangents, in which every output weighs the same."""
-    function, steps = comparison.function, comparison.steps
+    function, steps, part = comparison.function, comparison.steps, comparison.resolution.of_row
     table = function.table(u, steps.usual if steps.quick is None else steps.quick)
     slopes = measured_slopes(table)
     if steps.quick is not None and not np.isfinite(slopes.bar).all():
@@ -207,8 +207,7 @@ def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) ->
         measured = replace(measured, bar=np.fmin(measured.bar, np.abs(weights) @ slopes.bar))
     typical = np.sqrt(weights**2 @ np.nan_to_num(slopes.size) ** 2)
     typical = typical + np.nan_to_num(spread)
-    sharp = measured.bar + measured.width <= comparison.resolution.of_row * typical
-    if finer and not sharp.all():
+    if finer and not (measured.bar + measured.width <= part * typical).all():
         table = function.table(u, steps.fine)
         slopes = slopes.merge(measured_slopes(table))
         measured = measured.merge(measured_slopes(table.project(weights)))
@@ -218,7 +217,7 @@ def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) ->
         comparison.rounding(measured.size, typical),
         0.0,
         typical,
-        comparison.resolution.of_row,
+        part,
         small=1.0,
     )
     return Screen(u, slopes, None, decisions)

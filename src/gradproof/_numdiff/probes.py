@@ -55,7 +55,7 @@ def random_entries(seed: int, kind: int, number: int, size: int) -> Values:
     """Random signs times [0.5, 1.5) in multiples of 2^-10, (size,)."""
     # Each check of a run draws the same ones, which takes as long as a small F.
     draw = _draw_short_entries if size <= _SHORT else _draw_entries
-    return np.array(draw(seed, kind, number, size))
+    return np.array(draw(seed, kind, number, size), copy=size <= _SHORT)
 
 
 def _draw_entries(seed: int, kind: int, number: int, size: int) -> Values:

@@ -367,21 +367,22 @@ def _decision(
 def _largest_terms(terms: Sequence[Term], space: Space) -> Values | None:
     """The largest term of each coordinate in a weighted sum of gradients that should be zero, (n,).
 
-    None where it is not zero, but for the rounding of each array.
+    None where it is not zero, but for the rounding of each array, or a long part of one.
     """
     weights = np.array([[weight] for weight, _ in terms])
-    off, size, largest = np.empty((3, space.size))
-    for start in range(0, space.size, BLOCK):  # all terms of a block fit a cache
-        here = slice(start, start + BLOCK)
-        table = np.array([gradient[here] for _, gradient in terms])
-        table *= weights
-        off[here] = np.add.reduce(table)
-        np.abs(table, out=table)
-        size[here], largest[here] = np.add.reduce(table), np.maximum.reduce(table)
-    for k in range(len(space.slots)):
-        size[space.span(k)] += size[space.span(k)].max(initial=0.0)
-    is_zero = np.abs(off, out=off) <= np.multiply(size, _SAME, out=size)
-    return largest if is_zero.all() and math.isfinite(size.sum()) else None
+    largest = np.empty(space.size)
+    for span in map(space.span, range(len(space.slots))):
+        for start in range(span.start, span.stop, BLOCK):  # all terms of a block fit a cache
+            here = slice(start, min(start + BLOCK, span.stop))
+            table = np.array([gradient[here] for _, gradient in terms])
+            table *= weights
+            off = np.abs(np.add.reduce(table))
+            np.abs(table, out=table)
+            size, largest[here] = np.add.reduce(table), np.maximum.reduce(table)
+            rounding = _SAME * (size + np.maximum.reduce(size))
+            if not (off <= rounding).all() or math.isinf(rounding[0]):
+                return None
+    return largest
 
 
 def _equal_along(tensor: torch.Tensor, axis: int) -> torch.Tensor:
