@@ -212,7 +212,7 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     still = value == 0
     if still.any():
         still &= (ahead == centre).all(axis=0) & (behind == centre).all(axis=0)
-        bar = np.where(still, _bars_at_rest(table, ulp), bar)
+        bar = np.where(still, _bars_at_rest(table, np.maximum(ulp, noise)), bar)
     # The larger move to either side is the odd part and the even part, in size.
     steepness = np.abs(slope[0]) + np.abs(even[0]) / coarse
     return Slopes(value, value.copy(), bar, noise, steepness, still)
@@ -243,7 +243,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     bar = np.where(np.isfinite(value), bar, np.inf)
     still = (moves == 0).all(axis=0) & (table.jitter == 0)
     bar = np.nan_to_num(bar, nan=np.inf, posinf=np.inf)
-    bar = np.where(still, _bars_at_rest(table, ulp), bar)
+    bar = np.where(still, _bars_at_rest(table, np.maximum(ulp, noise)), bar)
     # An interval that is no wider than the bar is no kink.
     real = width > bar
     bar, width = bar + np.where(real, 0.0, width), np.where(real, width, 0.0)
@@ -272,13 +272,13 @@ def some_scale_agrees(table: DifferenceTable, slopes: Slopes, claimed: Values) -
     return np.asarray(agrees & (gap > slopes.bar) & np.isfinite(gap))
 
 
-def _bars_at_rest(table: DifferenceTable, ulp: Values) -> Values:
-    """Bars of outputs that stand still: one unit in the last place over the largest step.
+def _bars_at_rest(table: DifferenceTable, rounding: Values) -> Values:
+    """Bars of outputs that stand still: their rounding over the largest step.
 
     An output of zero may be the remainder of terms as large as other outputs.
     """
-    largest = np.max(ulp, initial=0.0, where=np.isfinite(ulp))
-    return np.asarray(np.where(table.centre == 0, largest, ulp) / table.steps[0])
+    largest = np.max(rounding, initial=0.0, where=np.isfinite(rounding))
+    return np.asarray(np.where(table.centre == 0, largest, rounding) / table.steps[0])
 
 
 def _noise_of_values(even: Values, odd: Values, steps: Values, ulp: Values, group: int) -> Values:
