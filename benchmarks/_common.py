@@ -124,9 +124,12 @@ def machine() -> dict[str, Any]:
 
 def machine_line() -> str:
     """The same as `machine`, in one line for the foot of a table."""
+    found = machine()
+    names = {"torch": "PyTorch", "jax": "JAX"}
+    versions = [f"{name} {found[key]}" for key, name in names.items() if key in found]
     return (
-        "{date}, Python {python}, PyTorch {torch}, {cpu}, {cores} cores, "
-        "one thread per process".format(**machine())
+        f"{found['date']}, Python {found['python']}, {', '.join(versions)}, {found['cpu']}, "
+        f"{found['cores']} cores, one thread per process"
     )
 
 
