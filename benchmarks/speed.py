@@ -29,6 +29,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+os.environ["OMP_NUM_THREADS"] = "1"  # of NumPy's BLAS, which reads it when it is loaded
+
 import _common as common
 import _opdb
 import torch

@@ -231,7 +231,7 @@ def _decision(
     is_pushed = claimed is not None
     if claimed is None:
         other = random_entries(seed, Kind.TANGENT, 1, n) * coordinate_scales(domain, x)
-        known = [slopes.test_sums(direction, seed) for direction in (u, other)]
+        known = [slopes.test_sums(each, (QUICK, USUAL), seed) for each in (u, other)]
     elif is_empty:
         known = [Known(0.0, math.nan, claimed != 0)]
     else:
@@ -328,11 +328,11 @@ def _decision(
         return None
     ill_scaled ^= is_zero
     if ill_scaled.any():
-        other = np.where(ill_scaled, u, 0.0)
+        other, table = np.where(ill_scaled, u, 0.0), USUAL if m <= BLOCK else QUICK
         if is_pushed and (image := push(other)) is not None:
-            again = slopes.test_rows(other, image, (USUAL if m <= BLOCK else QUICK,))
+            again = slopes.test_rows(other, image, (table,))
         else:
-            again = slopes.test_sums(other, seed)
+            again = slopes.test_sums(other, (table,), seed)
         # Of very many those that stay below the rounding of F are left, as by the engine.
         is_many = max(n, m) > KEPT
         if again is None or not (is_many or again.bar < RESOLUTION * columns[ill_scaled].min()):

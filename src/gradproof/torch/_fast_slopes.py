@@ -127,18 +127,22 @@ class SlopeTest:
             bars[rows], untested[rows] = sizes, still_untested
         return Known(float(bars.max()), math.inf if untested.any() else bound, claimed != 0)
 
-    def test_sums(self, u: Values, seed: int) -> Known | None:
+    def test_sums(self, u: Values, tables: Sequence[Values], seed: int) -> Known | None:
         """Hold (J^T w).u against the slope of w.F for some cotangents w, where J u is not claimed.
 
         The slope of a sum of rows is the sum of slopes. The signs of w are random, so that
         Hoeffding's inequality bounds its error by the root of the sum of squares of the bars.
+
+        Args:
+            u, tables: as for `test_rows`.
+            seed: of the cotangents.
 
         Returns:
             None where a sum is off.
         """
         m = self._v.size
         slope, bar, bound = np.zeros(m), np.full(m, math.inf), 0.0
-        for steps in (QUICK, USUAL):
+        for steps in tables:
             if math.isfinite(bar.sum()):
                 break
             rows = _ALL if m <= BLOCK or np.isinf(bar).all() else np.isinf(bar)
