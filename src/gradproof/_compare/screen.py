@@ -191,7 +191,7 @@ def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) ->
     function, steps, part = comparison.function, comparison.steps, comparison.resolution.of_row
     table = function.table(u, steps.usual if steps.quick is None else steps.quick)
     slopes = measured_slopes(table)
-    if steps.quick is not None and not np.isfinite(slopes.bar).all():
+    if finer and steps.quick is not None and not np.isfinite(slopes.bar).all():
         table = function.table(u, steps.usual)
         slopes = measured_slopes(table)
     claim, finite = comparison.claim, np.isfinite(function.centre)

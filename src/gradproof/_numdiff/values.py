@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradproof._data.exceptions import exception_line
-from gradproof._data.space import Mask, Space, Values, are_equal
+from gradproof._data.space import Mask, Space, Values, are_equal, finite_values
 from gradproof._maps.contract import DifferentiableMap, OutputChangedError
 from gradproof._numdiff.steps import StepTable
 from gradproof.errors import UsageError
@@ -78,7 +78,7 @@ class DifferenceTable:
 
 def largest_finite(*tables: Values) -> Values:
     """The largest finite size in each column of some tables, (m,); 0 where there is none."""
-    sizes = [np.nan_to_num(np.abs(table), nan=0.0, posinf=0.0).max(axis=0) for table in tables]
+    sizes = [finite_values(np.abs(t).ravel()).reshape(t.shape).max(axis=0) for t in tables]
     return np.asarray(np.max(sizes, axis=0))
 
 
