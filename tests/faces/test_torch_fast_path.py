@@ -100,6 +100,20 @@ def test_backwards_that_are_differentiable_once_are_decided(name: str, engine: F
     assert engine(once, inputs)
 
 
+@pytest.mark.parametrize("twice", [True, False], ids=["twice", "once"])
+def test_long_outputs_are_decided_where_they_are_right(twice: bool) -> None:
+    """More outputs than vectors of special cotangents, or a finer table of all of them, are for."""
+
+    def a_row_scaled(_: Site | None, v: Tensor, pull: Callable[[Tensor], Any]) -> list[Tensor]:
+        (gradient,) = pull(v)
+        return [torch.cat([gradient[:1] * (1 + 1e-4), gradient[1:]])]
+
+    right, wrong = Mistake("none", lambda _, v, pull: pull(v)), Mistake("a row", a_row_scaled)
+    (x,) = normal((400, 400))
+    assert is_quick(with_mistake(lambda x: x.softmax(1), right, None, twice=twice), x)
+    assert not is_quick(with_mistake(lambda x: x.softmax(1), wrong, None, twice=twice), x)
+
+
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_functions_are_decided_as_the_engine_does(name: str, engine: Function) -> None:
     fn, inputs = ORDINARY[name]

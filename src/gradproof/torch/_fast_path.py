@@ -215,8 +215,9 @@ def _decision(
         return None
 
     # 4. F along u: every row, by two steps. Where some are not plainly smooth, or their terms
-    # cancel, by the usual table and by the fine one. Of a backward that cannot be differentiated
-    # J u is not known: sums of rows, along two tangents, since an error may be orthogonal to one.
+    # cancel, by the usual table; of many rows those that this leaves by the fine one. Of a backward
+    # that cannot be differentiated J u is not known: sums of rows, along two tangents, since an
+    # error may be orthogonal to one.
     lent = probes.tensors(2)  # one memory for several cotangents, as an allocator hands it out
 
     def run_beside(tensors: Sequence[torch.Tensor]) -> Sequence[Any] | None:
@@ -235,7 +236,8 @@ def _decision(
     elif is_empty:
         known = [Known(0.0, math.nan, claimed != 0)]
     else:
-        known = [slopes.test_rows(u, claimed, (QUICK, USUAL, FINE))]
+        tables = (QUICK, USUAL, FINE) if m > BLOCK else (QUICK, USUAL)
+        known = [slopes.test_rows(u, claimed, tables)]
     bar, bound, moves = 0.0, 0.0, np.zeros(m, bool)
     for found in known:
         if found is None or found.bound == math.inf:
