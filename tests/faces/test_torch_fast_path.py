@@ -114,6 +114,39 @@ def test_long_outputs_are_decided_where_they_are_right(twice: bool) -> None:
     assert not is_quick(with_mistake(lambda x: x.softmax(1), wrong, None, twice=twice), x)
 
 
+def with_faint_input(factor: float, size: float) -> Function:
+    """10^4 tanh(x) and a little of b, whose gradient is wrong by a factor; differentiable once."""
+
+    class Faint(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, b: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return 1e4 * x.tanh() + size * b
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx: Any, v: Tensor) -> tuple[Tensor, Tensor]:
+            (x,) = ctx.saved_tensors
+            return 1e4 * v * (1 - x.tanh() ** 2), factor * size * v.sum(0)
+
+    return Faint.apply
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_faint_input_of_a_long_output_is_asked_alone(seed: int) -> None:
+    inputs = normal((400, 400), (400,))
+    assert is_quick(with_faint_input(1.0, 1e-4), inputs, seed)
+    assert not is_quick(with_faint_input(2.0, 1e-4), inputs, seed)
+
+
+def test_nothing_claimed_is_no_wrong_entry(engine: Function) -> None:
+    """Of a column of which one row is known the others were held against zero."""
+    inputs = normal((30, 30), (30,))
+    with pytest.warns(DerivativeWarning, match="by no entry that is wrong"):
+        assert gradcheck(with_faint_input(1.003, 1e-3), inputs)  # 3e-6, of 1e-5 that is tolerated
+    assert not engine(with_faint_input(1.1, 1e-3), inputs)
+
+
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_functions_are_decided_as_the_engine_does(name: str, engine: Function) -> None:
     fn, inputs = ORDINARY[name]

@@ -195,7 +195,7 @@ def decided_entries(
     if found.wrong.any() or found.open.any():
         _remeasure_columns(law, found, smooth=smooth)
     if found.open.any() and comparison.settings.classic_step:
-        _judge_by_classic_step(comparison, found)
+        _judge_by_classic_step(comparison, found, law.unknown)
     return found
 
 
@@ -377,10 +377,11 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
     return back * off, back * error / 4
 
 
-def _judge_by_classic_step(comparison: Comparison, found: Entries) -> None:
+def _judge_by_classic_step(comparison: Comparison, found: Entries, unknown: Mask) -> None:
     """Decide open entries by a plain central difference, as PyTorch's gradcheck does.
 
-    Not of outputs in few bits, which so short a step does not move.
+    Not those of which nothing is claimed, nor outputs in few bits: so short a step does not move
+    them.
     """
     settings, step = comparison.settings, comparison.settings.classic_step
     assert step is not None
@@ -391,7 +392,8 @@ def _judge_by_classic_step(comparison: Comparison, found: Entries) -> None:
         slope, u = slope * found.u[k], abs(found.u[k])
         allowed = settings.atol * u + settings.rtol * np.abs(slope)
         close = np.abs(found.claimed[:, k] - slope) <= allowed
-        decided = found.open[:, k] & np.isfinite(function.centre) & (function.unit < DOUBLE)
+        decided = found.open[:, k] & ~unknown[:, k]
+        decided &= np.isfinite(function.centre) & (function.unit < DOUBLE)
         wrong = decided & ~close
         for table, value in ((found.low, slope), (found.high, slope), (found.allowed, allowed)):
             table[wrong, k] = value[wrong]

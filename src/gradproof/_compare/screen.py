@@ -178,8 +178,12 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
         if not few and norm(terms[ill_scaled]) > _MOST_OF_SLOPE * norm(terms[remaining]):
             break  # bars fall with the slope, which is nearly the same without the others
         again = screen_along(comparison, np.where(ill_scaled, comparison.u, 0.0), finer=few)
-        if again.decisions.wrong.any():
-            return again, 0
+        if (wrong := again.decisions.wrong).any():
+            other = np.where(ill_scaled, comparison.second_tangent, 0.0)
+            twice = wrong if few else screen_along(comparison, other, finer=False).decisions.wrong
+            # Of many rows one may be off by the chance of its noise, but not twice.
+            if twice.shape != wrong.shape or (wrong & twice).any():
+                return again, 0
         remaining, bars = ill_scaled, again.slopes.bar
         if again.slopes.still.all():
             break
@@ -191,7 +195,7 @@ def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) ->
     function, steps, part = comparison.function, comparison.steps, comparison.resolution.of_row
     table = function.table(u, steps.usual if steps.quick is None else steps.quick)
     slopes = measured_slopes(table)
-    if finer and steps.quick is not None and not np.isfinite(slopes.bar).all():
+    if steps.quick is not None and not np.isfinite(slopes.bar).all():
         table = function.table(u, steps.usual)
         slopes = measured_slopes(table)
     claim, finite = comparison.claim, np.isfinite(function.centre)

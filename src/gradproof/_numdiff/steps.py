@@ -120,16 +120,10 @@ def _scales_of_slot(slot: Slot, values: Values, least: float) -> Values:
     size = np.maximum(np.where(size > 0, size, max(typical, floor)), floor)
     # Room above for sums and multiples of a direction, and for a few steps to either side.
     size = np.minimum(size, slot.grain.largest / 1024)
-    size = power_of_two_below(size)
+    size = np.asarray(np.ldexp(1.0, np.frexp(size)[1] - 1))  # the power of two below, or equal
     low, high = slot.limits
     if low > -math.inf or high < math.inf:
         room = np.maximum(np.minimum(values - low, high - values), 0.0)
         with np.errstate(divide="ignore"):
             size = np.minimum(size, 2.0 ** (np.floor(np.log2(room)) - 1))
     return size
-
-
-def power_of_two_below(values: Values) -> Values:
-    """The largest power of two not above each positive value, (n,)."""
-    _, exponent = np.frexp(values)
-    return np.asarray(np.ldexp(1.0, exponent - 1))

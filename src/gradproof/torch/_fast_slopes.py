@@ -27,7 +27,6 @@ assert _TABLES.quick is not None
 QUICK, USUAL, FINE = _TABLES.quick.steps, _TABLES.usual.steps, _TABLES.fine.steps
 _UNITS, _ZEROS = np.full(BLOCK, UNIT), np.zeros(BLOCK)
 _SUMS = 4  # of rows, where rows are not claimed one by one
-_HOEFFDING = 6.0  # times the root of the sum of squares is exceeded once in 3e7
 
 Chosen = slice | Mask  # some of the outputs
 _ALL = slice(None)
@@ -130,42 +129,39 @@ class SlopeTest:
     def test_sums(self, u: Values, tables: Sequence[Values], seed: int) -> Known | None:
         """Hold (J^T w).u against the slope of w.F for some cotangents w, where J u is not claimed.
 
-        The slope of a sum of rows is the sum of slopes. The signs of w are random, so that
-        Hoeffding's inequality bounds its error by the root of the sum of squares of the bars.
-
         Args:
-            u, tables: as for `test_rows`.
+            u: the direction.
+            tables: of steps, each for all rows, until one tells all their slopes.
             seed: of the cotangents.
 
         Returns:
             None where a sum is off.
         """
         m = self._v.size
-        slope, bar, bound = np.zeros(m), np.full(m, math.inf), 0.0
-        for steps in tables:
+        slope, bar, bound = np.empty(m), np.full(m, math.inf), 0.0
+        every = np.full(m, UNIT), np.zeros(m), m
+        for number, steps in enumerate(tables):
+            if (values := self._values_along(u, steps, _ALL)) is None:
+                return None
+            if number == 0 or m <= BLOCK:  # of long outputs a finer table is for the sums alone
+                for here, slopes in self._slopes(values, steps, _ALL):
+                    slope[here], bar[here] = slopes.low, slopes.bar
+            table = DifferenceTable(steps, self._centre, values[0::2], values[1::2], *every)
             if math.isfinite(bar.sum()):
                 break
-            rows = _ALL if m <= BLOCK or np.isinf(bar).all() else np.isinf(bar)
-            if (values := self._values_along(u, steps, rows)) is None:
-                return None
-            found = [slopes for _, slopes in self._slopes(values, steps, rows)]
-            slope[rows] = np.concatenate([slopes.low for slopes in found])
-            bar[rows] = np.concatenate([slopes.bar for slopes in found])
-        if not math.isfinite(bar.sum()):
-            return Known(math.inf, math.inf, slope != 0)
         if not self._sums:  # v, and others in which every row has the same part
-            size = np.maximum(np.abs(slope), bar / RESOLUTION)
+            size = np.maximum(np.abs(slope), np.nan_to_num(bar, posinf=0.0) / RESOLUTION)
             alike = np.divide(1.0, size, out=np.ones(m), where=size > 0)
             alike /= alike.max()
             draws = [random_entries(seed, Kind.COTANGENT, 8 + k, m) for k in range(_SUMS - 2)]
             cotangents = self._v, alike * self._v, *(alike * draw for draw in draws)
             self._sums = [(w, self._product_of(w)) for w in cotangents]
-        for w, product in self._sums:
+        sums = measured_slopes(table.project(np.array([w for w, _ in self._sums]))).without_kinks()
+        for (w, product), sum_slope, sum_bar in zip(self._sums, sums.low, sums.bar, strict=True):
             typical = norm(w * slope) + norm(product * u)
-            off = abs(float(w @ slope) - float(product @ u))
-            allowed = min(float(np.abs(w) @ bar), _HOEFFDING * norm(w * bar))
-            allowed += rounding_part(UNIT) * typical
-            if not (off <= allowed < math.inf):
+            off = abs(float(sum_slope) - float(product @ u))
+            allowed = min(float(sum_bar), float(np.abs(w) @ bar)) + rounding_part(UNIT) * typical
+            if not off <= allowed:
                 return None
             is_tested = allowed <= SHARP_RESOLUTION * typical
             bound = max(bound, (off + allowed) / typical if is_tested else math.inf)
