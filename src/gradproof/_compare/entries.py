@@ -380,8 +380,7 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
 def _judge_by_classic_step(comparison: Comparison, found: Entries, unknown: Mask) -> None:
     """Decide open entries by a plain central difference, as PyTorch's gradcheck does.
 
-    Not those of which nothing is claimed, nor outputs in few bits: so short a step does not move
-    them.
+    Not of unknown entries, nor of outputs in few bits, which so short a step does not move.
     """
     settings, step = comparison.settings, comparison.settings.classic_step
     assert step is not None

@@ -25,7 +25,7 @@ BLOCK = 1 << 14  # outputs that are worked on together: their tables fit a cache
 ROUGH_ULPS = 64.0  # noise of more units in the last place is not the function's own rounding
 _LEVELS = 3  # of Richardson extrapolation: plain, without h^2, without h^4
 _FAR_ABOVE = 256.0  # times the median noise: what is left to such an output alone
-_SAMPLE = 256  # outputs that a median is taken of
+_SAMPLE = 1024  # outputs that a median is taken of
 _SIGMAS = 3.5  # of the noise in a difference of two values
 _SHARP = 5e-4  # bar of a slope from two steps, in parts: half of what a row needs
 _AGREES = 0.25  # of a gap: differences at two steps that are this near tell one slope
@@ -212,7 +212,7 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     still = value == 0
     if still.any():
         still &= (ahead == centre).all(axis=0) & (behind == centre).all(axis=0)
-        bar = np.where(still, _bars_at_rest(table, np.maximum(ulp, noise)), bar)
+        bar = np.where(still, _bars_at_rest(table, ulp, noise), bar)
     # The larger move to either side is the odd part and the even part, in size.
     steepness = np.abs(slope[0]) + np.abs(even[0]) / coarse
     return Slopes(value, value.copy(), bar, noise, steepness, still)
@@ -243,7 +243,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     bar = np.where(np.isfinite(value), bar, np.inf)
     still = (moves == 0).all(axis=0) & (table.jitter == 0)
     bar = np.nan_to_num(bar, nan=np.inf, posinf=np.inf)
-    bar = np.where(still, _bars_at_rest(table, np.maximum(ulp, noise)), bar)
+    bar = np.where(still, _bars_at_rest(table, ulp, noise), bar)
     # An interval that is no wider than the bar is no kink.
     real = width > bar
     bar, width = bar + np.where(real, 0.0, width), np.where(real, width, 0.0)
@@ -272,11 +272,12 @@ def some_scale_agrees(table: DifferenceTable, slopes: Slopes, claimed: Values) -
     return np.asarray(agrees & (gap > slopes.bar) & np.isfinite(gap))
 
 
-def _bars_at_rest(table: DifferenceTable, rounding: Values) -> Values:
-    """Bars of outputs that stand still: their rounding over the largest step.
+def _bars_at_rest(table: DifferenceTable, ulp: Values, noise: Values) -> Values:
+    """Bars of outputs that stand still: the rounding of their terms over the largest step.
 
     An output of zero may be the remainder of terms as large as other outputs.
     """
+    rounding = np.fmax(ulp, np.fmin(noise, _FAR_ABOVE * ulp))
     largest = np.max(rounding, initial=0.0, where=np.isfinite(rounding))
     return np.asarray(np.where(table.centre == 0, largest, rounding) / table.steps[0])
 
