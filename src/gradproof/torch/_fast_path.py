@@ -336,6 +336,7 @@ def _decision(
     for _ in range(_ROUNDS):
         if not ill_scaled.any():
             break
+        asked = ill_scaled
         other = np.where(ill_scaled, u, 0.0)
         if is_pushed and (image := push(other)) is not None:
             again = slopes.test_rows(other, image, closer)
@@ -343,7 +344,9 @@ def _decision(
             again = slopes.test_sums(other, closer, seed)
         if again is None:
             return None
-        ill_scaled &= RESOLUTION * columns <= again.bar
+        ill_scaled = asked & (RESOLUTION * columns <= again.bar)
+        if are_equal(ill_scaled, asked):
+            break
     # Of very many those that stay below the rounding of F are left, as by the engine.
     if ill_scaled.any() and max(n, m) <= KEPT:
         return None
