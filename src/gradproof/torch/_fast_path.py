@@ -241,7 +241,7 @@ def _decision(
         known = [slopes.test_rows(u, claimed, tables)]
     bar, bound, moves = 0.0, 0.0, np.zeros(m, bool)
     for found in known:
-        if found is None or found.bound == math.inf:
+        if found is None or math.inf in (found.bound, found.bar):
             return None
         bar, bound, moves = max(found.bar, bar), max(found.bound, bound), moves | found.moves
     del claimed, known  # of long vectors, memory, as below
@@ -338,11 +338,12 @@ def _decision(
             break
         asked = ill_scaled
         other = np.where(ill_scaled, u, 0.0)
-        if is_pushed and (image := push(other)) is not None:
-            again = slopes.test_rows(other, image, closer)
-        else:
+        image = push(other) if is_pushed else None
+        if image is None:
             again = slopes.test_sums(other, closer, seed)
-        if again is None:
+        else:
+            again = slopes.test_rows(other, image, closer)
+        if again is None or (image is None and again.bound == math.inf):
             return None
         ill_scaled = asked & (RESOLUTION * columns <= again.bar)
         if are_equal(ill_scaled, asked):
