@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,13 @@ ORDINARY: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
 }
 
 
+NO_MISTAKE = Mistake("none", lambda _, v, pull: pull(v))
+
+
 @pytest.mark.parametrize("name", ["sin", "softmax", "matmul", "layer norm", "conv2d", "complex"])
 def test_backwards_that_are_differentiable_once_are_decided(name: str, engine: Function) -> None:
     fn, inputs = ORDINARY[name]
-    none = Mistake("none", lambda _, v, pull: pull(v))
-    once = with_mistake(fn, none, None, twice=False)
+    once = with_mistake(fn, NO_MISTAKE, None, twice=False)
     assert all(is_quick(once, inputs, seed) for seed in range(5))
     assert engine(once, inputs)
 
@@ -108,10 +111,9 @@ def test_long_outputs_are_decided_where_they_are_right(twice: bool) -> None:
         (gradient,) = pull(v)
         return [torch.cat([gradient[:1] * (1 + 1e-4), gradient[1:]])]
 
-    right, wrong = Mistake("none", lambda _, v, pull: pull(v)), Mistake("a row", a_row_scaled)
-    (x,) = normal((400, 400))
-    assert is_quick(with_mistake(lambda x: x.softmax(1), right, None, twice=twice), x)
-    assert not is_quick(with_mistake(lambda x: x.softmax(1), wrong, None, twice=twice), x)
+    (x,), fn = normal((400, 400)), partial(torch.softmax, dim=1)
+    assert is_quick(with_mistake(fn, NO_MISTAKE, None, twice=twice), x)
+    assert not is_quick(with_mistake(fn, Mistake("a row", a_row_scaled), None, twice=twice), x)
 
 
 def with_faint_input(factor: float, size: float) -> Function:
@@ -159,8 +161,10 @@ def with_mistake(
 ) -> Function:
     """The function of tensors that require grad, with a mistake in its backward.
 
-    The backward can be differentiated, as those of the benchmarks cannot, or not.
+    The backward can be differentiated, as those of the benchmarks cannot, or not. Each has a memory
+    of its own.
     """
+    site = site and replace(site, memory={})
 
     class Planted(torch.autograd.Function):
         @staticmethod
@@ -248,12 +252,7 @@ def test_planted_mistakes(seed: int, twice: bool, engine: Function) -> None:
                 tried += 1
                 decided += assert_engine_agrees(
                     engine,
-                    lambda: with_mistake(
-                        fn,  # noqa: B023
-                        mistake,  # noqa: B023
-                        replace(site, memory={}),  # noqa: B023
-                        twice=twice,
-                    ),
+                    partial(with_mistake, fn, mistake, site, twice=twice),
                     inputs,
                     (fn, mistake.name),
                     seed,

@@ -204,7 +204,11 @@ def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) ->
         unknown = finite & ~usable
         decisions = Decisions(np.zeros_like(unknown), unknown, 0.0, np.zeros(unknown.size))
         return Screen(u, slopes, None, decisions)
-    weights = _weights_of_outputs(comparison, slopes, usable)
+    if comparison.unit >= DOUBLE:  # in few bits only numbers of the format can be handed over
+        weights = claim.v[None, :] * usable
+    else:
+        resolution, seed = comparison.resolution.of_entry, comparison.settings.seed
+        weights = weights_of_outputs(claim.v, slopes.size, slopes.bar, usable, resolution, seed)
     claimed, spread = np.array([_sums_of_terms(claim.pull(v), u) for v in weights]).T
     measured = measured_slopes(table.project(weights))
     if len(table.steps) == 2:  # which tell the slope of every output; a sum is off by all bars
@@ -234,20 +238,16 @@ def _sums_of_terms(gradient: Values, u: Values) -> tuple[float, float]:
     return float(terms.sum()), math.sqrt(terms @ terms)
 
 
-def _weights_of_outputs(comparison: Comparison, slopes: Slopes, usable: Mask) -> Values:
+def weights_of_outputs(
+    v: Values, size: Values, bar: Values, usable: Mask, resolution: float, seed: int
+) -> Values:
     """Cotangents, (k, m): the first as it is, the others with outputs of all sizes weighed alike.
 
-    What is not known to a hundredth weighs less.
+    What is not known to a part `resolution` weighs less.
     """
-    v = comparison.claim.v
-    if comparison.unit >= DOUBLE:  # in few bits only numbers of the format can be handed over
-        return v[None, :] * usable
-    part = comparison.resolution.of_entry
-    size = np.maximum(slopes.size, np.nan_to_num(slopes.bar, posinf=0.0) / part)
+    size = np.maximum(size, np.nan_to_num(bar, posinf=0.0) / resolution)
     alike = np.where(usable, 1.0 / np.where(size > 0, size, 1.0), 0.0)
     alike = np.nan_to_num(alike / max(float(alike.max(initial=0.0)), 1e-300), posinf=0.0)
-    draws = [
-        random_entries(comparison.settings.seed, Kind.COTANGENT, 8 + number, v.size)
-        for number in range(_FUNCTIONALS - 2)
-    ]
+    numbers = range(8, 8 + _FUNCTIONALS - 2)
+    draws = [random_entries(seed, Kind.COTANGENT, number, v.size) for number in numbers]
     return np.stack([v * usable, v * alike, *(draw * alike for draw in draws)])

@@ -29,7 +29,7 @@ from gradproof.torch._tree import Tree, keystr
 # backwards, hold the user's.
 _WITHOUT_WEIGHTS = ("torch.", "gradproof.")
 
-_CONSTANTS = frozenset((int, float, complex, bool, str, type(None), torch.dtype))
+CONSTANTS = frozenset((int, float, complex, bool, str, type(None), torch.dtype))
 
 Name = str | int  # of a captured tensor; of one that is an argument as well its place among those
 
@@ -145,7 +145,7 @@ class Captured:
 
     def _search_place(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
         """What a place holds: tensors to exchange, and more to look into."""
-        if type(value) in _CONSTANTS or (type(value) is torch.Tensor and not value.requires_grad):
+        if type(value) in CONSTANTS or (type(value) is torch.Tensor and not value.requires_grad):
             return  # as most closures hold
         tree = Tree(value)
         names: dict[int, Name] = {}

@@ -27,7 +27,7 @@ from gradproof._guard.random import GLOBAL, RandomState
 from gradproof._numdiff.probes import Kind, constant_cotangent, random_entries, unit_vector
 from gradproof._numdiff.slopes import BLOCK
 from gradproof._numdiff.steps import coordinate_scales
-from gradproof.torch._captured import Captured
+from gradproof.torch._captured import CONSTANTS, Captured
 from gradproof.torch._compat import UndefinedGrad, run_engine
 from gradproof.torch._fast_slopes import (
     FINE,
@@ -50,7 +50,6 @@ from gradproof.torch._tensors import slot_like
 Term = tuple[float, Values]  # of a weighted sum
 
 MOST_ENTRIES = 1 << 22  # inputs, or outputs: the tables of more take too much memory
-_CONSTANTS = frozenset((int, float, complex, bool, str, type(None), torch.dtype))
 _LARGE = 2.0**20  # times as large as usual
 _ROUNDS = 3  # in which the columns that drown are asked without the others
 _SAME = 2.0**-36  # of the terms of a sum, that sums in another order differ by
@@ -122,8 +121,8 @@ def _decision(
                 return None
             places.append(place)
             leaves.append(value)
-        elif type(value) not in _CONSTANTS and not (
-            type(value) is tuple and _CONSTANTS.issuperset(map(type, value))
+        elif type(value) not in CONSTANTS and not (
+            type(value) is tuple and CONSTANTS.issuperset(map(type, value))
         ):
             return None
     held = Captured(fn, leaves)

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from gradproof._compare.screen import CANCELS
+from gradproof._compare.screen import CANCELS, weights_of_outputs
 from gradproof._compare.tolerances import RESOLUTION, SHARP_RESOLUTION, SMALL, rounding_part
 from gradproof._data.space import Mask, Values, are_equal, norm
-from gradproof._numdiff.probes import Kind, random_entries
 from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes
 from gradproof._numdiff.steps import step_tables
 from gradproof._numdiff.values import DifferenceTable
@@ -26,7 +25,6 @@ _TABLES = step_tables(UNIT)
 assert _TABLES.quick is not None
 QUICK, USUAL, FINE = _TABLES.quick.steps, _TABLES.usual.steps, _TABLES.fine.steps
 _UNITS, _ZEROS = np.full(BLOCK, UNIT), np.zeros(BLOCK)
-_SUMS = 4  # of rows, where rows are not claimed one by one
 
 Chosen = slice | Mask  # some of the outputs
 _ALL = slice(None)
@@ -74,7 +72,7 @@ class SlopeTest:
         self._in_single = centre.size > 0 and are_equal(centre, centre.astype(np.float32))
         self._handed = Rows(1, leaves)
         self._moved = self._handed.tensors(0)
-        self._sums: list[tuple[Values, Values]] = []  # cotangents, and their products
+        self._weights, self._products = np.empty((0, v.size)), list[Values]()  # of the sums
 
     def stands_still_along(self, u: Values) -> bool:
         """Whether no output moves by a bit."""
@@ -149,15 +147,13 @@ class SlopeTest:
             table = DifferenceTable(steps, self._centre, values[0::2], values[1::2], *every)
             if math.isfinite(bar.sum()):
                 break
-        if not self._sums:  # v, and others in which every row has the same part
-            size = np.maximum(np.abs(slope), np.nan_to_num(bar, posinf=0.0) / RESOLUTION)
-            alike = np.divide(1.0, size, out=np.ones(m), where=size > 0)
-            alike /= alike.max()
-            draws = [random_entries(seed, Kind.COTANGENT, 8 + k, m) for k in range(_SUMS - 2)]
-            cotangents = self._v, alike * self._v, *(alike * draw for draw in draws)
-            self._sums = [(w, self._product_of(w)) for w in cotangents]
-        sums = measured_slopes(table.project(np.array([w for w, _ in self._sums]))).without_kinks()
-        for (w, product), sum_slope, sum_bar in zip(self._sums, sums.low, sums.bar, strict=True):
+        if not self._products:
+            size, usable = np.abs(slope), np.ones(m, bool)
+            self._weights = weights_of_outputs(self._v, size, bar, usable, RESOLUTION, seed)
+            self._products = [self._product_of(w) for w in self._weights]
+        sums = measured_slopes(table.project(self._weights)).without_kinks()
+        each = zip(self._weights, self._products, sums.low, sums.bar, strict=True)
+        for w, product, sum_slope, sum_bar in each:
             typical = norm(w * slope) + norm(product * u)
             off = abs(float(sum_slope) - float(product @ u))
             allowed = min(float(sum_bar), float(np.abs(w) @ bar)) + rounding_part(UNIT) * typical

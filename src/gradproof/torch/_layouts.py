@@ -111,6 +111,7 @@ def cotangent_layouts(outputs: Sequence[Output]) -> tuple[str, ...]:
 def _layouts_of_cotangents(
     kinds: tuple[tuple[torch.dtype, tuple[int, ...]], ...],
 ) -> tuple[str, ...]:
+    """The same of dtypes and shapes, of which a suite has few."""
     dtypes = {dtype for dtype, _ in kinds}
     shapes = [shape for _, shape in kinds if math.prod(shape)]
     if not shapes:
