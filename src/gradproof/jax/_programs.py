@@ -20,7 +20,12 @@ import numpy as np
 from jax.extend import core
 
 from gradproof._data.space import Array
-from gradproof.jax._rules import UNTRACED, equations_of, functions_in, inner_programs
+from gradproof.jax._rules import (
+    UNTRACED,
+    equations_of,
+    functions_in,
+    programs_in,
+)
 
 _KEPT = 64  # compiled programs; a check makes up to ten
 
@@ -47,35 +52,56 @@ def compiled_call(
 
 @dataclass(frozen=True)
 class _Program:
-    """A program without its constants, equal to every other that does the same.
-
-    Attributes:
-        identity: its text, which names operations, options, shapes and dtypes; the bytes of the
-            numbers in it; of the rules that JAX brings along for some functions the code, and what
-            they hold. Jaxprs in these are equal to themselves alone.
-    """
+    """A program without its constants, equal to every other that does the same."""
 
     identity: Hashable
     jaxpr: Any = field(compare=False)
 
-    @classmethod
-    def from_jaxpr(cls, jaxpr: Any) -> _Program:
-        equations = list(equations_of(jaxpr))
-        atoms = [atom for each in equations for atom in each.invars]
-        numbers = [np.asarray(atom.val) for atom in atoms if isinstance(atom, core.Literal)]
-        for program in (each for equation in equations for each in inner_programs(equation)):
-            numbers += map(np.asarray, getattr(program, "consts", ()))
-        seen: dict[int, Any] = {}
-        rules = [each for equation in equations for each in functions_in(equation.params, seen)]
-        # What is not differentiated goes with the rule: the solver of `custom_root` is such.
-        held = [each.val for each in seen.values() if "val" in getattr(type(each), "__slots__", ())]
-        parts = (
-            str(jaxpr),
-            *(number.tobytes() for number in numbers),
-            *(getattr(rule, "__code__", rule) for rule in rules),
-            *map(_itself_or_unique, held),
-        )
-        return cls(parts, jaxpr)
+
+def _identity_of(jaxpr: Any) -> Hashable:
+    """What a jaxpr does, equal to that of every other that does the same.
+
+    Of each equation the operation, its operands and results by their number, type and, of numbers,
+    bytes; and its parameters: text, the identities of jaxprs, and of the rules that JAX brings
+    along for some functions the code, and what they hold. Jaxprs in these are equal to themselves
+    alone.
+    """
+    places: dict[Any, int] = {}
+
+    def operand(atom: Any) -> Hashable:
+        if isinstance(atom, core.Literal):
+            return atom.aval, np.asarray(atom.val).tobytes()
+        return atom.aval, places.setdefault(atom, len(places))
+
+    def operands(atoms: Sequence[Any]) -> Hashable:
+        return tuple([operand(each) for each in atoms])
+
+    given = operands(jaxpr.constvars), operands(jaxpr.invars)
+    steps = [
+        (each.primitive, operands(each.invars), operands(each.outvars), _identity_of_options(each))
+        for each in jaxpr.eqns
+    ]
+    return given, *steps, operands(jaxpr.outvars)
+
+
+def _identity_of_options(equation: Any) -> Hashable:
+    parts: list[Hashable] = []
+    seen: dict[int, Any] = {}
+    for key, option in equation.params.items():
+        programs = list(programs_in(option))
+        rules = functions_in(option, seen)
+        parts += key, "" if programs else str(option), *map(_identity_of_inner, programs)
+        parts += [getattr(rule, "__code__", rule) for rule in rules]
+    # What is not differentiated goes with the rule: the solver of `custom_root` is such.
+    held = [each.val for each in seen.values() if "val" in getattr(type(each), "__slots__", ())]
+    return *parts, *map(_itself_or_unique, held)
+
+
+@functools.lru_cache(maxsize=1024)
+def _identity_of_inner(program: Any) -> Hashable:
+    """That of a jaxpr inside of another, of which JAX keeps many from one trace to the next."""
+    constants = [np.asarray(each).tobytes() for each in getattr(program, "consts", ())]
+    return _identity_of(getattr(program, "jaxpr", program)), *constants
 
 
 def _itself_or_unique(value: Any) -> Hashable:
@@ -97,7 +123,7 @@ class Flat:
 
     def __init__(self, traced: Any) -> None:
         self._constants, self.outputs = traced.consts, traced.out_avals
-        self._program = _Program.from_jaxpr(traced.jaxpr)
+        self._program = _Program(_identity_of(traced.jaxpr), traced.jaxpr)
         # Jaxprs of its rounded runs, for the next check too where they hold no arrays of the user.
         self.rounded = {} if traced.consts else _rounded_programs(self._program)
         self._ways: Programs = {}  # those used: to find one among all the program is hashed

@@ -73,16 +73,16 @@ def equations_of(jaxpr: Any) -> Iterator[Any]:
     """All of a jaxpr, those inside of others too."""
     for equation in jaxpr.eqns:
         yield equation
-        for inner in inner_programs(equation):
-            yield from equations_of(getattr(inner, "jaxpr", inner))
+        for option in equation.params.values():
+            for inner in programs_in(option):
+                yield from equations_of(getattr(inner, "jaxpr", inner))
 
 
-def inner_programs(equation: Any) -> Iterator[Any]:
-    """The jaxprs among the parameters of an equation, with constants or without."""
-    for parameter in equation.params.values():
-        for each in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
-            if hasattr(getattr(each, "jaxpr", each), "eqns"):
-                yield each
+def programs_in(option: Any) -> Iterator[Any]:
+    """The jaxprs that a parameter of an equation is, or holds, with constants or without."""
+    for each in option if isinstance(option, (tuple, list)) else (option,):
+        if hasattr(getattr(each, "jaxpr", each), "eqns"):
+            yield each
 
 
 # Operations with rules that are parameters of theirs, in which they are found.
@@ -120,6 +120,9 @@ def _are_of_jax(functions: Iterable[Any]) -> bool:
     return all(str(each.__module__).partition(".")[0] in _JAX for each in functions)
 
 
+_CONSTANTS = frozenset((bool, int, float, str, type(None)))
+
+
 def functions_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
     """Functions that a value is, wraps, or closes over; an object that can be called is one."""
     seen = {} if seen is None else seen
@@ -140,4 +143,5 @@ def functions_in(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any
     elif callable(value):
         yield value if hasattr(value, "__module__") else type(value)
     for each in inside:
-        yield from functions_in(each, seen)
+        if type(each) not in _CONSTANTS:  # as most options are
+            yield from functions_in(each, seen)
