@@ -75,12 +75,12 @@ class Captured:
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
-        if isinstance(value, GENERATORS):
+        if isinstance(value, types.FunctionType):
+            self._search_function(value)
+        elif isinstance(value, GENERATORS):
             self.generators.append(value)
         elif not callable(value) or isinstance(value, (type, types.BuiltinFunctionType)):
             return
-        elif isinstance(value, types.FunctionType):
-            self._search_function(value)
         elif isinstance(value, torch.nn.Module):
             self._search_layer(value, name)
         elif isinstance(value, functools.partial):
@@ -145,8 +145,11 @@ class Captured:
 
     def _search_place(self, value: Any, name: str, write: Callable[[Any], None]) -> None:
         """What a place holds: tensors to exchange, and more to look into."""
-        if type(value) in CONSTANTS or (type(value) is torch.Tensor and not value.requires_grad):
-            return  # as most closures hold
+        if _holds_nothing(value):
+            return
+        if isinstance(value, types.FunctionType):
+            self._search(value, name)
+            return
         tree = Tree(value)
         names: dict[int, Name] = {}
         for place, (leaf, path) in enumerate(zip(tree.leaves, tree.paths, strict=True)):
@@ -217,6 +220,16 @@ class Captured:
             for spot in found._spots
         ]
         return found
+
+
+def _holds_nothing(value: Any) -> bool:
+    """Whether a place holds nothing to exchange, or to look into, as most closures do."""
+    kind = type(value)
+    if kind is torch.Tensor:
+        return not value.requires_grad
+    if kind in (tuple, list):
+        return all(type(each) in CONSTANTS for each in value)
+    return kind in CONSTANTS or isinstance(value, (type, types.BuiltinFunctionType))
 
 
 @functools.lru_cache(maxsize=4096)
