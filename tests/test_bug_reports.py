@@ -9,7 +9,7 @@ import torch
 
 import gradproof
 from exhibits.frame import leaf, normal, ruled
-from gradproof.errors import DerivativeWarning, UsageError
+from gradproof.errors import UsageError
 from gradproof.torch import gradcheck, record
 
 
@@ -49,8 +49,7 @@ def test_a_function_that_takes_a_layer_beside_its_parameters_is_recorded(factor,
 @pytest.mark.parametrize("fast_mode", [False, True])
 def test_outputs_in_few_bits_are_not_judged_by_a_step_that_does_not_move_them(dtype, fast_mode):
     ones = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    with pytest.warns(DerivativeWarning, match="could not be resolved"):
-        assert gradcheck(lambda x: x.to(dtype), (ones,), fast_mode=fast_mode)
+    assert gradcheck(lambda x: x.to(dtype), (ones,), fast_mode=fast_mode)
     twice = ruled(lambda x: x.to(dtype), lambda g, x: 2 * g.to(x.dtype))
     assert not gradcheck(twice, (ones,), fast_mode=fast_mode, raise_exception=False)
 

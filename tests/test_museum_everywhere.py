@@ -92,16 +92,6 @@ def test_the_portable_exhibits_have_names_of_their_own():
 # A part of the function in fewer bits than its arrays --------------------------------------------
 
 
-def marked(exhibits, reasons):
-    """Those whose name is in `reasons` fail in every framework, with every seed."""
-    return [
-        pytest.param(each, marks=pytest.mark.xfail(strict=True, reason=reasons[each.name]))
-        if each.name in reasons
-        else each
-        for each in exhibits
-    ]
-
-
 SHARES = "shares_of_a_sum_in_float32_inside_float64"
 STEPS = "a sum in float32 makes steps whose treads have another slope than the whole"
 
@@ -115,8 +105,10 @@ without_jax = pytest.mark.parametrize(
 
 @without_jax
 @seeds(0, more=(1, 2, 3, 4))
-@pytest.mark.parametrize("exhibit", marked(narrow.NOT_ACCUSED, {SHARES: STEPS}), ids=str)
-def test_what_is_right_is_not_accused(exhibit, framework, seed):
+@pytest.mark.parametrize("exhibit", narrow.NOT_ACCUSED, ids=str)
+def test_what_is_right_is_not_accused(exhibit, framework, seed, request):
+    if exhibit.name == SHARES and framework == "numpy":  # whose casts are not seen
+        request.applymarker(pytest.mark.xfail(strict=True, reason=STEPS))
     report = report_of_right(exhibit, framework, seed)
     assert report.verdict is not Verdict.FAILED, str(report)
 
@@ -125,8 +117,8 @@ def test_what_is_right_is_not_accused(exhibit, framework, seed):
 @seeds(0, more=(1, 2, 3, 4))
 @pytest.mark.parametrize("exhibit", narrow.NOT_ACCUSED, ids=str)
 def test_a_wrong_backward_of_the_narrow_part_does_not_pass(exhibit, framework, seed):
-    report = report_of_wrong(exhibit, framework, seed)
-    assert report["backward"].verdict is not Verdict.PASSED, str(report)
+    verdict = report_of_wrong(exhibit, framework, seed)["backward"].verdict
+    assert verdict is Verdict.FAILED or (framework == "numpy" and verdict is not Verdict.PASSED)
 
 
 # Sweeps -----------------------------------------------------------------------------------------

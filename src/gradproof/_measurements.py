@@ -42,6 +42,8 @@ class Measurements:
         claimed_unit: unit round-off of what the map claims, where it may be larger than that of F.
         reference: makes the map of the user's reference in double precision, or of a derivative
             that of the reference; None where the user gave none.
+        without_casts: of a function of doubles that is judged as one of fewer bits: the map without
+            its casts to these, and their unit round-off.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class Measurements:
         settings: RunSettings,
         claimed_unit: float = 0.0,
         reference: Callable[[], DifferentiableMap] | None = None,
+        without_casts: tuple[DifferentiableMap, float] | None = None,
     ) -> None:
         self.map, self.settings, self.claimed_unit = map_, settings, claimed_unit
+        self.without_casts = without_casts
         if reference is None and settings.reference is not None:
             reference = partial(map_.map_in_double, settings.reference)
         self.reference = reference
@@ -61,7 +65,8 @@ class Measurements:
     def unit(self) -> float:
         """Unit round-off of the coarsest dtype, or of the arithmetic that F is known to use."""
         slots = (*self.map.domain.slots, *self.map.codomain.slots)
-        return max([self.map.resolution, *(slot.grain.unit for slot in slots if slot.size)])
+        known = self.map.resolution, self.without_casts[1] if self.without_casts else 0.0
+        return max([*known, *(slot.grain.unit for slot in slots if slot.size)])
 
     @cached_property
     def arithmetic_unit(self) -> float:
@@ -201,9 +206,25 @@ class Measurements:
         """
         if self.is_double:
             return self
-        twin = self.map.map_in_double()
+        twin = self.without_casts[0] if self.without_casts else self.map.map_in_double()
         twin.derived = self.map.derived
         return Measurements(twin, self.settings.with_precision(twin.resolution))
+
+    @cached_property
+    def in_few_bits(self) -> Measurements | None:
+        """Measurements of a function that computes in fewer bits than its arrays have, as of those.
+
+        None where it does not: where it casts no doubles, or its value is the same without.
+        """
+        found = self.map.map_without_casts() if self.is_double else None
+        if found is None:
+            return None
+        here, size = self.function.centre, np.abs(self.function.centre)
+        off = np.abs(np.asarray(found[0].kept_value(), float) - here)
+        if not (off > _PART_OF_NOISE * found[1] * np.maximum(size, self.largest_value)).any():
+            return None
+        settings = self.settings.with_precision(found[1])
+        return Measurements(self.map, settings, self.claimed_unit, self.reference, found)
 
     @cached_property
     def users_reference(self) -> Measurements:

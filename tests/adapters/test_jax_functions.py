@@ -361,3 +361,44 @@ def test_a_function_that_is_wrong_when_run_again_fails_under_checkpointing():
     # jax.checkpoint traces what it runs again.
     fn.defjvps(lambda t, out, x: t * jnp.cos(x) * (1.5 if is_traced(x) else 1.0))
     assert "checkpointed" in failures(fn, (normal(3),))
+
+
+# Casts to fewer bits inside, as layers of transformers have them ---------------------------------
+
+
+def rms_norm(x, weight):
+    h = x.astype(jnp.float32)
+    h = h * jax.lax.rsqrt((h * h).mean(-1, keepdims=True) + 1e-6)
+    return weight * h.astype(x.dtype)
+
+
+def rms_norm_by_hand(mistake):
+    def backward(kept, g):
+        x, weight = kept
+        h, inner = x.astype(jnp.float32), (g * weight).astype(jnp.float32)
+        factor = jax.lax.rsqrt((h * h).mean(-1, keepdims=True) + 1e-6)
+        mean = (inner * h * factor).mean(-1, keepdims=True)
+        of_x = factor * (inner - h * factor * (0 if mistake == "no mean" else mean))
+        of_x = of_x.at[0, 1].multiply(1.1 if mistake == "an entry" else 1.0)
+        of_weight = (g * (h * factor).astype(g.dtype)).sum(0)
+        return of_x.astype(x.dtype), of_weight * (0.98 if mistake == "the weight" else 1)
+
+    ruled = jax.custom_vjp(lambda x, weight: rms_norm(x, weight))
+    ruled.defvjp(lambda *kept: (rms_norm(*kept), kept), backward)
+    return ruled
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("mistake", ["jax", "none", "no mean", "an entry", "the weight"])
+def test_a_function_that_casts_to_fewer_bits_is_held_against_itself_without_casts(mistake, dtype):
+    """Tens of thousands of calls ended inconclusive."""
+    draws = np.random.default_rng(0)
+    fn = rms_norm if mistake == "jax" else rms_norm_by_hand(mistake)
+    with enable_x64(dtype == "float64"):
+        x, weight = (jnp.asarray(draws.normal(size=s), dtype) for s in ((4, 16), (16,)))
+        report = gradproof.check(fn, (x, weight), checks=["backward"], seed=0)
+    is_right = mistake in ("jax", "none")
+    assert report.verdict is (Verdict.PASSED if is_right else Verdict.FAILED), str(report)
+    assert report["backward"].reference == "the same function in float64"
+    if is_right:
+        assert sum(report.calls.values()) < 300

@@ -8,6 +8,7 @@ import torch
 import gradproof
 from exhibits.frame import normal, ruled
 from gradproof import Verdict
+from gradproof.torch import gradcheck, gradgradcheck
 
 LOW = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 SAME = "the same function in float64"
@@ -110,3 +111,93 @@ def test_the_mean_of_many_numbers_is_asked_no_oftener_than_that_of_few():
     assert few.verdict is many.verdict is Verdict.PASSED
     assert many.calls["function"] <= few.calls["function"]
     assert many.calls["vjp"] <= few.calls["vjp"]
+
+
+# Casts to fewer bits inside, as layers of transformers have them ---------------------------------
+
+EVERY = pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+F = torch.nn.functional
+
+
+def rms_norm(x, weight):
+    h = x.to(torch.float32)
+    h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)
+    return weight * h.to(x.dtype)
+
+
+def rotary(x):
+    angle = torch.linspace(0, 1, x.shape[-1])
+    return (x.float() * angle.cos() + x.flip(-1).float() * angle.sin()).type_as(x)
+
+
+def written_after_a_cast(x):
+    h = x.clone().float()
+    h *= 2
+    return h.sin_().to(x.dtype) * x
+
+
+CASTING = {
+    "RMS norm": (rms_norm, (4, 8), (8,)),
+    "residual": (lambda x, weight: x + rms_norm(x, weight), (4, 8), (8,)),
+    "softmax": (lambda x: F.softmax(x @ x.mT, -1, dtype=torch.float32).to(x.dtype) @ x, (4, 8)),
+    "rotary": (rotary, (4, 8)),
+    "complex": (lambda x: (x.to(torch.complex64) * (1 + 2j)).real.to(x.dtype) * x, (4, 8)),
+    "sum": (lambda x: x / x.exp().sum(-1, keepdim=True, dtype=torch.float32).to(x.dtype), (4, 8)),
+    "written": (written_after_a_cast, (4, 8)),
+    "product": (lambda x, w: x + (x.bfloat16() @ w.bfloat16()).to(x.dtype), (4, 8), (8, 8)),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("name", CASTING)
+def test_a_function_that_casts_to_fewer_bits_is_held_against_itself_without_casts(name, dtype):
+    """Tens of thousands of calls ended inconclusive, or accused it of kinks."""
+    fn, *shapes = CASTING[name]
+    inputs = [normal(*shape, seed=k, dtype=dtype) for k, shape in enumerate(shapes)]
+    report = gradproof.check(fn, tuple(inputs), checks=["backward"], seed=0)
+    assert report.verdict is Verdict.PASSED, str(report)
+    assert report["backward"].reference == SAME
+    assert report["backward"].resolution < 0.1
+    assert sum(report.calls.values()) < 300
+
+
+def rms_norm_by_hand(mistake):
+    def backward(g, x, weight):
+        h, inner = x.float(), (g * weight).float()
+        factor = torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)
+        mean = (inner * h * factor).mean(-1, keepdim=True)
+        of_x = factor * (inner - h * factor * (0 if mistake == "no mean" else mean))
+        of_x[0, 1] *= 1.1 if mistake == "an entry" else 1.0
+        of_x *= 1.01 if mistake == "a factor" else 1.0
+        of_weight = (g * (h * factor).to(g.dtype)).sum(0)
+        return of_x.to(x.dtype), of_weight * (0.98 if mistake == "the weight" else 1.0)
+
+    return ruled(rms_norm, backward)
+
+
+@EVERY
+@pytest.mark.parametrize("mistake", ["none", "no mean", "an entry", "a factor", "the weight"])
+def test_a_kernel_that_casts_to_float32_is_right_or_wrong(mistake, dtype):
+    inputs = normal(4, 16, dtype=dtype), normal(16, seed=2, dtype=dtype)
+    result = backward_of(rms_norm_by_hand(mistake), *inputs)
+    assert result.verdict is (Verdict.PASSED if mistake == "none" else Verdict.FAILED), result
+    if dtype is torch.float64:
+        accepts = gradcheck(rms_norm_by_hand(mistake), inputs, raise_exception=False)
+        assert accepts is (mistake == "none")
+
+
+def test_second_derivatives_of_a_function_that_casts_are_decided():
+    report = gradproof.check(rms_norm, (normal(4, 8), normal(8, seed=2)), order=2, seed=0)
+    assert report["second_order"].verdict is Verdict.PASSED, str(report)
+    assert gradgradcheck(rms_norm, (normal(4, 8), normal(8, seed=2)))
+
+
+def test_a_cast_beside_the_derivative_costs_no_digits():
+    def logged(x):
+        _ = x.detach().float().mean()
+        return x.sin()
+
+    assert backward_of(logged, normal(5, 5)).resolution < 1e-5
+    wrong = ruled(logged, lambda g, x: g * x.cos() * (1 + 1e-5))
+    result = gradproof.check(wrong, normal(5, 5), checks=["backward"], seed=0, rtol=1e-7)
+    assert result.verdict is Verdict.FAILED

@@ -119,7 +119,6 @@ EXHIBITS = (
         wrong=None,
         right=sine_in_bfloat16,
         make_inputs=lambda: (normal(5),),
-        verdict_of_right=frozenset({"inconclusive"}),
     ),
     *(
         Exhibit(

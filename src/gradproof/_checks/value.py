@@ -58,7 +58,7 @@ def _values_beside_exact(
 ) -> ClaimedBesideExact:
     """The value, that of the reference, and how far honest runs of the reference are off."""
     map_, settings = measurements.map, measurements.settings
-    grain = arithmetic_of(map_, exact, settings)
+    grain = arithmetic_of(measurements, exact)
     unit, errors, reason = max(grain.unit, _FINEST), [], ""
     for number in range(RUNS):
         try:

@@ -190,7 +190,7 @@ def decided_entries(
         which = np.arange(start, min(start + step, len(columns)))
         slopes = law.column_slopes(which)
         # A slope that looks infinite may be one that only finer steps show: it is open first.
-        slopes = replace(slopes, bar=np.where(slopes.is_infinite, np.inf, slopes.bar))
+        slopes = replace(slopes, bar=np.where(np.isinf(slopes.width), np.inf, slopes.bar))
         found.write(which, slopes, law.decide(which, slopes))
     if found.wrong.any() or found.open.any():
         _remeasure_columns(law, found, smooth=smooth)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gradproof._data.formats import FORMATS, SINGLE, Grain
+from gradproof._data.formats import DOUBLE, FORMATS, SINGLE, Grain
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space, Values, root_mean_square
 from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
@@ -129,7 +129,7 @@ class ModeBesideReference:
             exact=self.products(self.reference),
             errors=np.zeros((1, *got.shape)),
             value_errors=np.zeros((1, self.map.codomain.size)),
-            grain=arithmetic_of(self.map, self.exact_value, self.settings),
+            grain=arithmetic_of(self.measurements, self.exact_value),
             other_algorithm=is_forward,
         )
         yield sides
@@ -274,23 +274,23 @@ class ModeBesideReference:
         return replace(sides, errors=errors, value_errors=value_errors, why_no_runs=why)
 
 
-def arithmetic_of(map_: DifferentiableMap, exact_value: Values, settings: RunSettings) -> Grain:
+def arithmetic_of(measurements: Measurements, exact_value: Values) -> Grain:
     """The grain in which a function computes.
 
-    Of its coarsest dtype, unless the user says otherwise by `accumulate`; or of a coarser format,
-    as under autocast, where all values are numbers of it and further from the exact ones than their
-    dtype explains.
+    What the user says by `accumulate`; else its coarsest dtype, or what it casts doubles to; or a
+    coarser format, where all values are of it and further from the exact ones than that explains.
     """
-    slots = (*map_.domain.slots, *map_.codomain.slots)
-    grains = [slot.grain for slot in slots if slot.size]
-    grain = max(grains, key=lambda each: each.unit, default=Grain())
+    map_, settings = measurements.map, measurements.settings
     if settings.accumulate:
         return FORMATS[settings.accumulate]
-    value = np.asarray(map_.kept_value(), float)
-    unit = format_of_values(value)
-    if unit > grain.unit and value_gap(value, exact_value) > 16 * grain.unit:
-        return next((each for each in FORMATS.values() if each.unit == unit), grain)
-    return grain
+    slots = [slot for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
+    grain = max((slot.grain for slot in slots), key=lambda each: each.unit, default=Grain())
+    unit, value = measurements.unit, np.asarray(map_.kept_value(), float)
+    if grain.unit >= DOUBLE:
+        unit = format_of_values(value)
+        if not (unit > grain.unit and value_gap(value, exact_value) > 16 * grain.unit):
+            return grain
+    return next((each for each in FORMATS.values() if each.unit == unit), grain)
 
 
 def value_gap(value: Values, exact: Values) -> float:

@@ -285,6 +285,14 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("the function cannot be run in double precision")
 
+    def map_without_casts(self) -> tuple[DifferentiableMap, float] | None:
+        """The same function of doubles, which stay doubles where it casts them to fewer bits.
+
+        With it the unit round-off of the coarsest format of those. None where it casts none, or
+        that is not known.
+        """
+        return None
+
     def rounded_map(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
         """The same function in stochastic arithmetic of fewer bits, backward included.
 

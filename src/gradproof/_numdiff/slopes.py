@@ -67,11 +67,6 @@ class Slopes:
         """Of the interval at a kink; 0 where F is smooth, infinite where the slope is."""
         return self.high - self.low
 
-    @property
-    def is_infinite(self) -> Mask:
-        """Outputs whose slope grows without bound."""
-        return np.isinf(self.low) | np.isinf(self.high)
-
     def gap(self, claimed: Values) -> Values:
         """Distance of a claim to [low, high]; NaN where either is."""
         inside = (self.low <= claimed) & (claimed <= self.high)

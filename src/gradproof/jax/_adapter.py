@@ -27,6 +27,7 @@ from gradproof.jax._programs import Flat, Programs, compiled_call
 from gradproof.jax._rounding import Rounded
 from gradproof.jax._rules import (
     UNTRACED,
+    cast_unit,
     equations_of,
     is_plain,
     transform_result,
@@ -360,9 +361,23 @@ class JaxMap(ArrayMap):
             raise Unsupported(
                 "it draws other random numbers; draw in float32, and cast to the dtype of the input"
             )
+        if isinstance(found, JaxMap) and (without_casts := found.map_without_casts()):
+            found = without_casts[0]
         if fn is None and isinstance(found, JaxMap):
             self._twin = found
         return found
+
+    def map_without_casts(self) -> tuple[JaxMap, float] | None:
+        with self.around():
+            unit = max(map(cast_unit, self.program), default=0.0)
+            if not unit or self._rounding is not None or not self._has_same_rules_traced:
+                return None
+            found = self._rounded(0.0, 0.0, 0)
+            try:
+                found.vjp(np.ones(self.codomain.size))
+            except Unsupported:
+                return None
+            return found, unit
 
     def drawn_bits(self) -> list[str]:
         """The random bits that it is known to draw, in their order: how many and how long."""

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gradproof.jax._compat import constant_handlers, enabled_64_bits
@@ -25,6 +26,13 @@ def double_precision() -> AbstractContextManager[Any]:
         return nullcontext()
     _keep_apart()
     return enabled_64_bits()
+
+
+def double_dtype(dtype: Any) -> Any:
+    """The dtype of double precision of the same kind; others, as that of a key, stay."""
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        return np.dtype(np.complex128)
+    return np.dtype(np.float64) if jnp.issubdtype(dtype, jnp.floating) else dtype
 
 
 @functools.cache

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gradproof.jax._constants import double_dtype
+
 PLAIN = frozenset(map(np.dtype, (np.float64, np.bool_, np.int32, np.int64)))
 ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
@@ -29,7 +31,8 @@ def numpy_result(equation: Any, values: Sequence[Any]) -> np.ndarray[Any, Any] |
     if any(type(value) is not np.ndarray for value in values) or len(equation.outvars) != 1:
         return None
     name, parameters, kind = equation.primitive.name, equation.params, equation.outvars[0].aval
-    if kind.dtype not in PLAIN:
+    dtype = double_dtype(kind.dtype)
+    if dtype not in PLAIN:
         return None
     result: Any = None
     if name in ELEMENTWISE:
@@ -49,4 +52,4 @@ def numpy_result(equation: Any, values: Sequence[Any]) -> np.ndarray[Any, Any] |
         contracted, batched = parameters["dimension_numbers"]
         result = None if any(batched) else np.tensordot(values[0], values[1], contracted)
     # A quotient of integers is cut towards zero, as JAX divides them.
-    return None if result is None else np.asarray(result, kind.dtype)
+    return None if result is None else np.asarray(result, dtype)

@@ -1,11 +1,13 @@
 """Stochastic arithmetic of fewer bits: a JAX program with the result of every operation rounded.
 
 The program is the jaxpr of a function, of its VJP or of its JVP, rules written by users included.
-It is run operation by operation in double precision, in NumPy where that has the operation.
+It is run operation by operation in double precision, in NumPy where that has the operation. What
+the program casts to fewer bits stays double.
 """
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,9 +23,10 @@ from gradproof._adapters.rounding import round_at_random, round_to_nearest
 from gradproof._data.exceptions import first_line
 from gradproof._maps.contract import Unsupported
 from gradproof.jax._compat import bind_equation
+from gradproof.jax._constants import double_dtype
 from gradproof.jax._hosted import PLAIN, numpy_result
 from gradproof.jax._programs import allow_transfers
-from gradproof.jax._rules import untraced_reason
+from gradproof.jax._rules import programs_in, untraced_reason
 
 # Operations that move numbers or take one of them: nothing is rounded.
 _EXACT_NAMES = """
@@ -49,7 +52,8 @@ _INSIDE = ("jaxpr", "call_jaxpr", "fun_jaxpr")  # parameters in which an operati
 class Rounded:
     """Runs programs with random rounding, as `DifferentiableMap.rounded_map` says.
 
-    `programs` are jaxprs by name, shared by the runs of one map.
+    With a unit round-off of zero nothing is rounded, as `map_without_casts` says. `programs` are
+    jaxprs by name, shared by the runs of one map.
     """
 
     def __init__(self, unit: float, tiny: float, seed: int, programs: dict[Any, Any]) -> None:
@@ -73,13 +77,14 @@ class Rounded:
     def _run_program(self, program: Any, arrays: Sequence[Any]) -> list[Any]:
         """What a jaxpr, with its constants or without any, makes of these arrays."""
         jaxpr, constants = getattr(program, "jaxpr", program), getattr(program, "consts", ())
-        held = map(self._rounded_constant, constants)
+        held = [self._rounded_constant(self._host_array(each)) for each in constants]
         known: dict[Any, Any] = dict(zip(jaxpr.constvars, held, strict=True))
         known.update(zip(jaxpr.invars, arrays, strict=True))
 
         def read(atom: Any) -> Any:
             if isinstance(atom, core.Literal):
-                return self._rounded_constant(np.asarray(atom.val, atom.aval.dtype))
+                literal = np.asarray(atom.val, atom.aval.dtype)
+                return self._rounded_constant(self._host_array(literal))
             return known[atom]
 
         for equation in jaxpr.eqns:
@@ -113,13 +118,16 @@ class Rounded:
         """What an operation makes of these values."""
         if (result := numpy_result(equation, values)) is not None:
             return [result]
-        results = bind_equation(equation, values)
+        results = bind_equation(_in_double(equation), values)
         found = results if equation.primitive.multiple_results else [results]
         return list(map(self._host_array, found))
 
     def _host_array(self, value: Any) -> Any:
-        """An array of numbers or flags, where NumPy may work on it."""
-        return np.asarray(value) if getattr(value, "dtype", None) in PLAIN else value
+        """An array in double precision, or of flags; NumPy's, where that may work on it."""
+        dtype = getattr(value, "dtype", None)
+        if dtype is not None and double_dtype(dtype) != dtype:
+            value = np.asarray(value).astype(dtype := double_dtype(dtype))
+        return np.asarray(value) if dtype in PLAIN else value
 
     def _sum_with_error(self, equation: Any, total: Any, *values: Any) -> Any:
         """A sum, off by what its partial sums are rounded by: XLA adds arrays of few bits in these.
@@ -188,7 +196,8 @@ class Rounded:
         if kind == np.complex128:
             parts = (self._on_grid(part, rounded) for part in (value.real, value.imag))
             return jax.lax.complex(*parts)
-        return rounded(np.asarray(value)) if kind == np.float64 and value.size else value
+        is_rounded = kind == np.float64 and value.size and self._unit
+        return rounded(np.asarray(value)) if is_rounded else value
 
     def _perturbed_matrix(self, value: Any) -> Any:
         """A matrix whose entries are off by roundings of its largest; other values as they are."""
@@ -215,3 +224,27 @@ class Rounded:
         self._start["state"]["key"] = np.asarray([seed, self._seed], np.uint64)
         self._draws.bit_generator.state = self._start  # a new one takes longer than the draws
         return self._draws.random(value.shape)
+
+
+@functools.lru_cache(maxsize=1024)
+def _in_double(equation: Any) -> Any:
+    """An equation with what it asks for in double precision: dtypes, and programs of its own.
+
+    JAX compiles an operation anew for every program that it is handed: so these are kept.
+    """
+    if equation.primitive.name == "bitcast_convert_type":  # which reads bits
+        return equation
+    changed: dict[str, Any] = {}
+    for key, option in equation.params.items():
+        if isinstance(option, np.dtype):
+            changed[key] = double_dtype(option)
+        for program in programs_in(option):
+            given = getattr(program, "jaxpr", program).invars
+            if all(double_dtype(each.aval.dtype) == each.aval.dtype for each in given):
+                continue
+            if program is not option or program.eqns[1:]:
+                raise Unsupported(f"{equation.primitive.name} holds a program of fewer bits")
+            kinds = [jax.ShapeDtypeStruct(each.aval.shape, np.float64) for each in given]
+            fn = core.jaxpr_as_fun(core.ClosedJaxpr(program, ()))
+            changed[key] = jax.make_jaxpr(fn)(*kinds).jaxpr
+    return equation.replace(params=equation.params | changed) if changed else equation

@@ -85,6 +85,17 @@ def programs_in(option: Any) -> Iterator[Any]:
             yield each
 
 
+def cast_unit(equation: Any) -> float:
+    """Unit round-off of what an equation makes of doubles in fewer bits; 0.0 of any other."""
+    kinds = [
+        [jnp.finfo(each.aval.dtype) for each in atoms if _is_inexact(each.aval)]
+        for atoms in (equation.invars, equation.outvars)
+    ]
+    if not any(given.bits == 64 for given in kinds[0]):
+        return 0.0
+    return max((float(made.eps) / 2 for made in kinds[1] if made.bits < 64), default=0.0)
+
+
 # Operations with rules that are parameters of theirs, in which they are found.
 _RULED = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
 _RULELESS = frozenset({"custom_linear_solve"})
@@ -106,9 +117,12 @@ def is_plain(equation: Any) -> bool:
     return all(map(_known_of_jax, rules)) and _are_of_jax(functions_in(equation.params))
 
 
+def _is_inexact(kind: Any) -> bool:
+    return hasattr(kind, "dtype") and bool(jnp.issubdtype(kind.dtype, jnp.inexact))
+
+
 def _is_narrow(kind: Any) -> bool:
-    dtype = getattr(kind, "dtype", None)
-    return dtype is not None and jnp.issubdtype(dtype, jnp.inexact) and dtype.itemsize < 4
+    return _is_inexact(kind) and kind.dtype.itemsize < 4
 
 
 @functools.lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ import torch
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import exception_line
-from gradproof._data.formats import DOUBLE, SINGLE
+from gradproof._data.formats import SINGLE
 from gradproof._data.space import Array, Space
 from gradproof._maps.contract import (
     DifferentiableMap,
@@ -133,7 +133,7 @@ class TorchMap(DifferentiableMap):
         self.point, self.held = self.inputs.point, self.inputs.held
         slots = (*self.domain.slots, *self.codomain.slots)
         self.resolution = max([slot.grain.unit for slot in slots])
-        if DOUBLE < self.resolution < SINGLE:
+        if self.resolution < SINGLE:
             self.resolution = max(self.resolution, coarsest_unit(self.graph.roots))
 
     def keep_limits(self, domain: Space) -> None:
@@ -377,10 +377,20 @@ class TorchMap(DifferentiableMap):
             changed = arguments.changed_arguments(twin, tensors, value_in_double, given)
             dtypes = {leaf.original.dtype.to_real() for leaf in arguments.leaves}
             only = next(iter(dtypes)) if len(dtypes) == 1 else None
-            in_double = None if only is torch.float64 else InDouble(only)
+            in_double = InDouble(None if only is torch.float64 else only)
             return self._similar_map(twin, changed, in_double=in_double)
 
         return twin_in_double(self, fn, made)
+
+    def map_without_casts(self) -> tuple[DifferentiableMap, float] | None:
+        if self.call.in_double is not None:  # it is such a map
+            return None
+        try:
+            twin = self.map_in_double()
+        except Unsupported:
+            return None
+        modes = twin.call.in_double if isinstance(twin, TorchMap) else None
+        return (twin, modes.cast_unit) if modes is not None and modes.cast_unit else None
 
     def rounded_map(self, unit: float, tiny: float, seed: int) -> TorchMap:
         return self._similar_map(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))

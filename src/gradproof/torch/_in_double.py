@@ -12,7 +12,7 @@ from gradproof._adapters.double import convert_partial
 from gradproof.torch._compat import pytree
 from gradproof.torch._memory import placed_like
 from gradproof.torch._modes import DispatchMode, FunctionMode, tensors_among
-from gradproof.torch._tensors import is_floating
+from gradproof.torch._tensors import grain, is_floating
 
 # Random numbers. A function draws others in another dtype, and its twin in double precision would
 # be another function. With an underscore: what writes them into a tensor.
@@ -21,6 +21,9 @@ _DRAW_NAMES = """
     uniform_ normal_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_
 """
 _DRAWS = frozenset(_DRAW_NAMES.split())
+# Methods of a tensor that are named for a dtype, and those that take the dtype of another tensor.
+_CASTS = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat16}
+_LIKE = frozenset(("to", "type_as"))
 _REAL, _COMPLEX = torch.float64, torch.complex128
 _WIDE = frozenset({_REAL, _COMPLEX})
 _EPSILON = torch.finfo(torch.float32).eps
@@ -31,10 +34,13 @@ class InDouble:
 
     Random numbers are those that it draws in its own precision, that of its inputs where they have
     one, and an epsilon that goes by the dtype is its own. Arrays in few bits that it holds itself
-    are widened where they meet doubles: a product of the two is none to PyTorch.
+    are widened where they meet doubles: a product of the two is none to PyTorch. Where it casts
+    doubles to few bits, as `softmax(dtype=torch.float32)` does, they stay doubles.
 
     Attributes:
         needed: whether a run that was made would have been another without it.
+        cast_unit: unit round-off of the coarsest format that doubles were to be cast to; 0.0 where
+            they were not.
         forward: a mode for runs of a function, forward mode included.
         backward: one for runs of its backward, where PyTorch heeds none of the other kind.
     """
@@ -42,7 +48,7 @@ class InDouble:
     def __init__(self, dtype: torch.dtype | None) -> None:
         pairs = torch.complex32 if dtype is torch.float16 else torch.complex64
         self._narrow = {} if dtype is None else {_REAL: dtype, _COMPLEX: pairs}
-        self.needed = False
+        self.needed, self.cast_unit = False, 0.0
         self.forward = FunctionMode(self._run_in_double)
         self.backward = DispatchMode(self._run_in_double)
 
@@ -57,16 +63,20 @@ class InDouble:
             self.needed = True
             kwargs = {"eps": _EPSILON, **{k: v for k, v in kwargs.items() if v is not None}}
             args = args[:3]
-        if (
-            name == "__get__"
-            or name.endswith("_")
-            or "out" in kwargs
-            or not _has_mixed_precision(args, kwargs)
-        ):
+        if name in ("__get__", "view") or name.endswith("_") or "out" in kwargs:
+            return func(*args, **kwargs)
+        given = *args, *kwargs.values()
+        kinds = {tensor.dtype for tensor in tensors_among(given)}
+        asked = {value for value in given if isinstance(value, torch.dtype)}
+        asked |= {_CASTS[name]} if name in _CASTS else kinds if name in _LIKE else set()
+        narrow = [kind for kind in kinds | asked if is_floating(kind) and kind not in _WIDE]
+        if kinds.isdisjoint(_WIDE) or not narrow:
             return func(*args, **kwargs)
         self.needed = True
+        self.cast_unit = max(self.cast_unit, *(grain(kind).unit for kind in asked & {*narrow}), 0.0)
         args, kwargs = pytree.tree_map(_double_precision_value, (tuple(args), dict(kwargs)))
-        return func(*args, **kwargs)
+        found = args[0].double() if name in _CASTS else func(*args, **kwargs)
+        return found.clone() if args and found is args[0] else found  # a cast is another tensor
 
     def _draw_result(
         self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -84,14 +94,10 @@ class InDouble:
         return self._narrow.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-def _has_mixed_precision(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether there are doubles and floating tensors in few bits among arguments, or in lists."""
-    kinds = {tensor.dtype for tensor in tensors_among((*args, *kwargs.values()))}
-    return not kinds.isdisjoint(_WIDE) and any(map(is_floating, kinds - _WIDE))
-
-
 def _double_precision_value(value: Any) -> Any:
-    """A tensor in double precision; other values as they are."""
+    """A tensor in double precision, or the dtype of that; other values as they are."""
+    if isinstance(value, torch.dtype):
+        return double_dtype(value)
     return value.to(double_dtype(value.dtype)) if isinstance(value, torch.Tensor) else value
 
 
