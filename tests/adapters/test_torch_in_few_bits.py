@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -201,3 +202,50 @@ def test_a_cast_beside_the_derivative_costs_no_digits():
     wrong = ruled(logged, lambda g, x: g * x.cos() * (1 + 1e-5))
     result = gradproof.check(wrong, normal(5, 5), checks=["backward"], seed=0, rtol=1e-7)
     assert result.verdict is Verdict.FAILED
+
+
+def test_sums_kept_in_a_buffer_of_the_default_dtype_are_double_in_double_precision():
+    """A library's attention took a hundred seconds, and stayed inconclusive."""
+
+    def normalised(x):
+        total = torch.zeros(x.shape[0], 1)
+        total.add_(x.square().sum(1, keepdim=True))
+        return x / total
+
+    def backward(g, x):
+        total = x.square().sum(1, keepdim=True)
+        return g / total - 2 * x * (g * x).sum(1, keepdim=True) / total**2
+
+    report = gradproof.check(ruled(normalised, backward), normal(4, 6), seed=0)
+    assert report["backward"].verdict is Verdict.PASSED, str(report)
+    assert sum(report.calls.values()) < 400
+    wrong = ruled(normalised, lambda g, x: backward(g, x) * 1.01)
+    assert backward_of(wrong, normal(4, 6)).verdict is Verdict.FAILED
+
+
+def summed_one_by_one(array):
+    """A sum with one accumulator, as a kernel has it, which rounds where no honest run does."""
+    total = np.zeros(array.shape[1:], array.dtype)
+    for row in array:
+        total = (total + row).astype(array.dtype)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_kernel_of_another_language_rounds_as_its_claims_show(seed):
+    def weighted(factor):
+        def forward(x, w):
+            return torch.from_numpy(summed_one_by_one((x * w).detach().numpy().T))
+
+        def backward(g, x, w):
+            of_w = summed_one_by_one((g[:, None] * x).detach().numpy())
+            return g[:, None] * w, torch.from_numpy(of_w) * factor
+
+        return ruled(forward, backward)
+
+    generator = torch.Generator().manual_seed(seed)
+    x, w = (torch.rand(shape, generator=generator) for shape in ((600, 40), (40,)))
+    inputs = x.requires_grad_(), w.requires_grad_()
+    for factor, verdict in ((1.0, Verdict.PASSED), (1 + 1e-4, Verdict.FAILED)):
+        result = gradproof.check(weighted(factor), inputs, checks=["backward"], seed=seed)
+        assert result["backward"].verdict is verdict, str(result)

@@ -13,7 +13,7 @@ import torch
 import gradproof
 import gradproof.torch
 from exhibits import frame
-from exhibits.frame import ruled
+from exhibits.frame import leaf, ruled
 from exhibits.low_precision import LOW, in_few_bits
 from flat_options import check
 from gradproof import CheckResult, Verdict
@@ -94,6 +94,22 @@ def test_what_is_wrong_in_low_precision_only_fails_as_that(mistake, dtype):
         assert {finding.kind for finding in result.findings} == {"precision"}
         assert not all(row.ok for row in result.statistics)
         assert f"against {SAME}" in result.findings[0].message
+
+
+def test_a_claim_of_nan_is_excused_by_none_at_points_nearby():
+    """A spike of float64 in float32 passed, whose slope overflows far below the threshold."""
+
+    def slope(x):
+        return 25 * (-25 * x).exp() / (1 + (-25 * x).exp()) ** 2
+
+    def definition(x):
+        meant = 25 * (25 * x.detach()).sigmoid() * (-25 * x.detach()).sigmoid() * x
+        return ((x > 0).to(x) + meant - meant.detach()).float()
+
+    spike = ruled(lambda x: (x > 0).float(), lambda g, x: g.double() * slope(x))
+    for x, verdict in ((leaf(-0.2, 0.1, 0.5), PASSED), (leaf(-46.2, 0.1, 0.5), FAILED)):
+        report = gradproof.check(spike, x, reference=definition, trusted=True, seed=0)
+        assert report["backward"].verdict is verdict, str(report)
 
 
 # How many bits there are inside.

@@ -226,7 +226,7 @@ def test_function_values_rounded_to_float32_make_a_bar_of_that_size() -> None:
 @pytest.mark.parametrize("fn", [np.cbrt, lambda x: np.sign(x) * np.sqrt(np.abs(x))])
 def test_an_infinite_slope_has_its_sign_and_any_finite_claim_is_in_it(fn, sign: float) -> None:
     found = slopes_of(lambda x: sign * fn(x), [0.0], [1.0], "fine")
-    assert found.is_infinite.all()
+    assert np.isinf(found.width).all()
     assert found.gap(np.array([sign * np.inf]))[0] == 0
     assert found.gap(np.array([7.0]))[0] == 0
     assert found.gap(np.array([-sign * np.inf]))[0] == np.inf

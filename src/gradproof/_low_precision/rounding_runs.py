@@ -97,8 +97,7 @@ class ModeBesideReference:
     def probes(self) -> Values:
         """Random vectors of numbers that few bits can represent, (V, k).
 
-        For the backward the cotangent of ones too: sums that are kept in few bits go wrong under it
-        alone.
+        For the backward ones too: sums that are kept in few bits go wrong under these alone.
         """
         map_, seed = self.map, self.settings.seed
         space = map_.codomain if self.mode == "forward" else map_.domain
@@ -208,25 +207,28 @@ class ModeBesideReference:
 
         There the claims are rounded anew: what their errors have in common is a mistake, and by
         what they differ is rounding, also that of another algorithm, as of exp(s - log sum exp s).
-        Beside honest runs of the function itself they count for a few times as much at most: a
-        fused operator rounds inside, where an honest run has nothing to round.
+        Beside honest runs of the function itself, or one rounding of each result, they count for a
+        few times as much at most: a fused operator, or a kernel, rounds where no run does.
         """
-        moved, step, point = [], max(2 * sides.grain.unit, _NEAR), self.map.point
+        near, step, point = list[Values](), max(2 * sides.grain.unit, _NEAR), self.map.point
         for number in range(RUNS):
             moves = random_entries(self.settings.seed, Kind.NEARBY_POINT, number, point.size)
             x = round_to_formats(self.map.domain, point * (1 + step * moves))
             try:
-                near = self.products(self.map.map_at(x))
-                moved.append(near - self.products(self.reference.map_at(x)))
+                exact = self.products(self.reference.map_at(x))
+                near.append(self.products(self.map.map_at(x)) - exact)
             except (UsageError, MemoryError):
                 raise
             except Exception:  # Unsupported, or the user's code may raise at another point
                 return sides
-        spread = (np.asarray(moved) - np.mean(moved, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
+        moved = np.nan_to_num(near, posinf=0.0, neginf=0.0)  # a NaN excuses no other one
+        spread = (moved - np.mean(moved, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
         size, honest = root_mean_square(spread), root_mean_square(sides.errors)
         if self.is_own:
-            times = min(max(size / max(honest, 1e-300), 1.0), OTHER_ALGORITHM)
-            return replace(sides, errors=sides.errors * times)
+            least = max(sides.grain.unit * root_mean_square(sides.exact), 1e-300)
+            errors = sides.errors if honest > least else spread * (least / max(size, least))
+            times = max(size / max(honest, least), 1.0)
+            return replace(sides, errors=errors * min(times, OTHER_ALGORITHM))
         both = [sides.errors, spread] if len(sides.errors) else [spread]
         other = sides.other_algorithm or (size > honest and sides.grain.unit <= SINGLE)
         errors = len(both) ** 0.5 * np.concatenate(both)

@@ -130,8 +130,7 @@ def _deviations_of_array(
     if sides.other_algorithm:
         every = [replace(each, allowed=OTHER_ALGORITHM * each.allowed) for each in every]
     slope = next(each.allowed for each in every if each.name == "slope")
-    resolution = math.inf if is_drowned else slope
-    left_out = int(slot.size - usable.sum())
+    left_out, resolution = int(slot.size - usable.sum()), math.inf if is_drowned else slope
     return ArrayDeviations(position, tuple(every), resolution, left_out)
 
 

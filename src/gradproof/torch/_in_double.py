@@ -35,12 +35,13 @@ class InDouble:
     Random numbers are those that it draws in its own precision, that of its inputs where they have
     one, and an epsilon that goes by the dtype is its own. Arrays in few bits that it holds itself
     are widened where they meet doubles: a product of the two is none to PyTorch. Where it casts
-    doubles to few bits, as `softmax(dtype=torch.float32)` does, they stay doubles.
+    doubles to few bits, as `softmax(dtype=torch.float32)` does, they stay doubles; what it makes of
+    the default dtype, as `torch.zeros(3)`, is made of doubles.
 
     Attributes:
         needed: whether a run that was made would have been another without it.
-        cast_unit: unit round-off of the coarsest format that doubles were to be cast to; 0.0 where
-            they were not.
+        cast_unit: unit round-off of the coarsest format that doubles were to be cast to, or that
+            something was made in; 0.0 without any.
         forward: a mode for runs of a function, forward mode included.
         backward: one for runs of its backward, where PyTorch heeds none of the other kind.
     """
@@ -68,8 +69,10 @@ class InDouble:
         given = *args, *kwargs.values()
         kinds = {tensor.dtype for tensor in tensors_among(given)}
         asked = {value for value in given if isinstance(value, torch.dtype)}
+        if not kinds and not asked:
+            return self._made_in_double(func(*args, **kwargs))
         asked |= {_CASTS[name]} if name in _CASTS else kinds if name in _LIKE else set()
-        narrow = [kind for kind in kinds | asked if is_floating(kind) and kind not in _WIDE]
+        narrow = [kind for kind in kinds | asked if _is_narrow(kind)]
         if kinds.isdisjoint(_WIDE) or not narrow:
             return func(*args, **kwargs)
         self.needed = True
@@ -77,6 +80,13 @@ class InDouble:
         args, kwargs = pytree.tree_map(_double_precision_value, (tuple(args), dict(kwargs)))
         found = args[0].double() if name in _CASTS else func(*args, **kwargs)
         return found.clone() if args and found is args[0] else found  # a cast is another tensor
+
+    def _made_in_double(self, found: Any) -> Any:
+        """What is made of no tensor, as a buffer of the default dtype that sums are kept in."""
+        if not isinstance(found, torch.Tensor) or not _is_narrow(found.dtype):
+            return found
+        self.needed, self.cast_unit = True, max(self.cast_unit, grain(found.dtype).unit)
+        return _double_precision_value(found)
 
     def _draw_result(
         self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -92,6 +102,10 @@ class InDouble:
             dtype = self._narrow.get(value.dtype)
             return value if dtype is None else value.detach().to(dtype)
         return self._narrow.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _is_narrow(dtype: torch.dtype) -> bool:
+    return is_floating(dtype) and dtype not in _WIDE
 
 
 def _double_precision_value(value: Any) -> Any:
