@@ -174,11 +174,11 @@ def table(_: re.Match[str] | None = None) -> str:
     told = content["summary"]
     text = (
         "Of {derivatives} hand-written derivatives of {libraries} libraries {wrong} are wrong. "
-        "`gradproof.check` refuses {found} of these and {false alarms} right ones. PyTorch's "
-        "gradcheck applies to {of them wrong} wrong ones; its slow mode passes {slow passes of "
-        "wrong} and its fast mode {fast passes of wrong} of them. `gradproof.check` takes "
-        "{time / slow} times as long as the slow mode, since the functions are small, and "
-        "{time / fast} times as long as the fast mode."
+        "`gradproof.check` refuses {found} of these and {false alarms} right ones; it leaves "
+        "{inconclusive} open. PyTorch's gradcheck applies to {of them wrong} wrong ones; its slow "
+        "mode passes {slow passes of wrong} and its fast mode {fast passes of wrong} of them. "
+        "`gradproof.check` takes {time / slow} times as long as the slow mode, since the functions "
+        "are small, and {time / fast} times as long as the fast mode."
     ).format_map(told)
     lines = [text, "", common.markdown_table(HEADS, content["table"])]
     return "\n".join(lines)
