@@ -249,3 +249,15 @@ def test_a_kernel_of_another_language_rounds_as_its_claims_show(seed):
     for factor, verdict in ((1.0, Verdict.PASSED), (1 + 1e-4, Verdict.FAILED)):
         result = gradproof.check(weighted(factor), inputs, checks=["backward"], seed=seed)
         assert result["backward"].verdict is verdict, str(result)
+
+
+@EVERY
+def test_what_is_added_to_a_buffer_of_the_default_dtype_is_double_with_it(dtype):
+    def weighted(x):
+        total = torch.zeros(3)
+        total.scatter_add_(0, torch.tensor([0, 1, 1, 2]), torch.linspace(0, 1, 4))
+        return x.sin() * total.to(x.dtype)
+
+    result = backward_of(weighted, normal(3, dtype=dtype))
+    assert result.verdict is Verdict.PASSED, result
+    assert result.reference in (SAME, "")

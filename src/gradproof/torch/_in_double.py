@@ -64,8 +64,10 @@ class InDouble:
             self.needed = True
             kwargs = {"eps": _EPSILON, **{k: v for k, v in kwargs.items() if v is not None}}
             args = args[:3]
-        if name in ("__get__", "view") or name.endswith("_") or "out" in kwargs:
+        if name == "view" or name.endswith("__") or "out" in kwargs:
             return func(*args, **kwargs)
+        if name.endswith("_"):
+            return self._write_in_double(func, args, kwargs)
         given = *args, *kwargs.values()
         kinds = {tensor.dtype for tensor in tensors_among(given)}
         asked = {value for value in given if isinstance(value, torch.dtype)}
@@ -80,6 +82,17 @@ class InDouble:
         args, kwargs = pytree.tree_map(_double_precision_value, (tuple(args), dict(kwargs)))
         found = args[0].double() if name in _CASTS else func(*args, **kwargs)
         return found.clone() if args and found is args[0] else found  # a cast is another tensor
+
+    def _write_in_double(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What is written into a tensor of doubles is double, too."""
+        if args and isinstance(args[0], torch.Tensor) and args[0].dtype in _WIDE:
+            given = tuple(args[1:]), dict(kwargs)
+            kinds = {tensor.dtype for tensor in tensors_among((*given[0], *given[1].values()))}
+            if any(map(_is_narrow, kinds)):
+                self.needed = True
+                rest, kwargs = pytree.tree_map(_double_precision_value, given)
+                args = args[0], *rest
+        return func(*args, **kwargs)
 
     def _made_in_double(self, found: Any) -> Any:
         """What is made of no tensor, as a buffer of the default dtype that sums are kept in."""
