@@ -214,16 +214,19 @@ class Measurements:
     def in_few_bits(self) -> Measurements | None:
         """Measurements of a function that computes in fewer bits than its arrays have, as of those.
 
-        None where it does not: where it casts no doubles, or its value is the same without.
+        None where it does not: where it casts no doubles, or its value is the same without; or is
+        another one by more than rounding, as where it draws other numbers.
         """
         found = self.map.map_without_casts() if self.is_double else None
         if found is None:
             return None
-        here, size = self.function.centre, np.abs(self.function.centre)
+        here, unit = self.function.centre, found[1]
         off = np.abs(np.asarray(found[0].kept_value(), float) - here)
-        if not (off > _PART_OF_NOISE * found[1] * np.maximum(size, self.largest_value)).any():
+        size = np.maximum(np.abs(here), self.largest_value)
+        is_seen = bool((off > _PART_OF_NOISE * unit * size).any())
+        if not is_seen or not (off <= math.sqrt(unit) * size).all():
             return None
-        settings = self.settings.with_precision(found[1])
+        settings = self.settings.with_precision(unit)
         return Measurements(self.map, settings, self.claimed_unit, self.reference, found)
 
     @cached_property

@@ -261,3 +261,25 @@ def test_what_is_added_to_a_buffer_of_the_default_dtype_is_double_with_it(dtype)
     result = backward_of(weighted, normal(3, dtype=dtype))
     assert result.verdict is Verdict.PASSED, result
     assert result.reference in (SAME, "")
+
+
+def test_a_function_of_doubles_that_draws_in_float32_is_judged_in_doubles():
+    """Without its casts it draws other numbers, and is another function."""
+
+    def noisy(x):
+        return x.sin() * torch.empty(x.shape).normal_()
+
+    def backward(factor):
+        def rule(g, x):
+            torch.manual_seed(1)
+            return g * x.cos() * torch.empty(x.shape).normal_() * factor
+
+        return rule
+
+    def seeded(x):
+        torch.manual_seed(1)
+        return noisy(x)
+
+    for factor, verdict in ((1.0, Verdict.PASSED), (1 + 1e-4, Verdict.FAILED)):
+        result = backward_of(ruled(seeded, backward(factor)), normal(4, 5))
+        assert result.verdict is verdict, result
