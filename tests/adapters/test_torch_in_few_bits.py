@@ -131,7 +131,7 @@ def rotary(x):
     return (x.float() * angle.cos() + x.flip(-1).float() * angle.sin()).type_as(x)
 
 
-def written_after_a_cast(x):
+def product_with_a_written_cast(x):
     h = x.clone().float()
     h *= 2
     return h.sin_().to(x.dtype) * x
@@ -144,7 +144,7 @@ CASTING = {
     "rotary": (rotary, (4, 8)),
     "complex": (lambda x: (x.to(torch.complex64) * (1 + 2j)).real.to(x.dtype) * x, (4, 8)),
     "sum": (lambda x: x / x.exp().sum(-1, keepdim=True, dtype=torch.float32).to(x.dtype), (4, 8)),
-    "written": (written_after_a_cast, (4, 8)),
+    "written": (product_with_a_written_cast, (4, 8)),
     "product": (lambda x, w: x + (x.bfloat16() @ w.bfloat16()).to(x.dtype), (4, 8), (8, 8)),
 }
 
@@ -283,3 +283,22 @@ def test_a_function_of_doubles_that_draws_in_float32_is_judged_in_doubles():
     for factor, verdict in ((1.0, Verdict.PASSED), (1 + 1e-4, Verdict.FAILED)):
         result = backward_of(ruled(seeded, backward(factor)), normal(4, 5))
         assert result.verdict is verdict, result
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_backward_that_is_linear_without_its_casts_is_not_accused(power):
+    def product(x, w):
+        return (x.bfloat16() @ w.bfloat16()).to(x.dtype)
+
+    def backward(g, x, w):
+        g, x, w = (each.bfloat16() for each in (g**power, x, w))
+        return (g @ w.mT).double(), (x.mT @ g).double()
+
+    kernel = ruled(product, backward)
+    inputs = normal(4, 8), normal(8, 3, seed=2)
+    report = gradproof.check(lambda x, w: x[:, :3] + kernel(x, w), inputs, seed=0)
+    if power == 1:
+        assert report["backward"].verdict is Verdict.PASSED, str(report)
+        assert report["linearity"].verdict is not Verdict.FAILED
+    else:
+        assert report["linearity"].verdict is Verdict.FAILED

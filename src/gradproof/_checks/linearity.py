@@ -100,11 +100,13 @@ def _is_linear_in_double(products: ClaimedProducts) -> bool:
 
     In few bits a right rule may lose digits in a large probe, as that of a matrix exponential.
     """
-    if products.measurements.is_double:
+    here = products.measurements
+    few = here.in_few_bits if here.is_double else here
+    if few is None:
         return False
     try:
         with users_errors():
-            exact = products.measurements.double
+            exact = few.double
             return not _SplitSum(
                 exact.forward if products.is_forward else exact.backward
             ).findings()
