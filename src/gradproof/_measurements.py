@@ -212,10 +212,10 @@ class Measurements:
 
     @cached_property
     def in_few_bits(self) -> Measurements | None:
-        """Measurements of a function that computes in fewer bits than its arrays have, as of those.
+        """Measurements that judge a function of doubles, which casts these, as one of fewer bits.
 
-        None where it does not: where it casts no doubles, or its value is the same without; or is
-        another one by more than rounding, as where it draws other numbers.
+        None where it casts none; or where its value without casts is the same, or is another one by
+        more than rounding, as where it draws other numbers.
         """
         found = self.map.map_without_casts() if self.is_double else None
         if found is None:

@@ -104,7 +104,7 @@ def result_at_point(comparison: Comparison, *, quick: bool = False) -> PointResu
 def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
     """Where the screen shows something wrong or open: entries, or bisection, decide."""
     if comparison.measurements.in_few_bits is not None:
-        return inconclusive_point("the function computes in few bits inside")
+        return inconclusive_point("the function computes in few bits inside")  # a reference decides
     by_plain_difference = comparison.settings.classic_step and comparison.can_measure_every_entry
     if not by_plain_difference:
         hopeless = is_hopeless(comparison, screen.slopes, screen.decisions)

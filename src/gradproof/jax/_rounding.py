@@ -236,15 +236,16 @@ def _in_double(equation: Any) -> Any:
         return equation
     changed: dict[str, Any] = {}
     for key, option in equation.params.items():
-        if isinstance(option, np.dtype):
+        if isinstance(option, np.dtype) and double_dtype(option) != option:
             changed[key] = double_dtype(option)
         for program in programs_in(option):
             given = getattr(program, "jaxpr", program).invars
-            if all(double_dtype(each.aval.dtype) == each.aval.dtype for each in given):
+            kinds = [getattr(each.aval, "dtype", None) for each in given]
+            if all(kind is None or double_dtype(kind) == kind for kind in kinds):
                 continue
-            if program is not option or program.eqns[1:]:
+            if program is not option or program.eqns[1:]:  # unlike what a scatter does to entries
                 raise Unsupported(f"{equation.primitive.name} holds a program of fewer bits")
-            kinds = [jax.ShapeDtypeStruct(each.aval.shape, np.float64) for each in given]
+            wide = [jax.ShapeDtypeStruct(v.aval.shape, double_dtype(v.aval.dtype)) for v in given]
             fn = core.jaxpr_as_fun(core.ClosedJaxpr(program, ()))
-            changed[key] = jax.make_jaxpr(fn)(*kinds).jaxpr
+            changed[key] = jax.make_jaxpr(fn)(*wide).jaxpr
     return equation.replace(params=equation.params | changed) if changed else equation

@@ -19,7 +19,7 @@ from gradproof._data.exceptions import first_line
 from gradproof._data.inputs import output_name, parameter_names, selected_positions
 from gradproof._data.space import Array
 from gradproof.errors import UsageError
-from gradproof.jax._constants import double_precision
+from gradproof.jax._constants import double_dtype, double_precision
 
 
 def is_floating(value: Any) -> bool:
@@ -194,8 +194,8 @@ def _buffer_paths(tree: Any) -> list[tuple[Any, ...]]:
 def double_precision_value(value: Any) -> Any:
     """An argument in double precision; what has no precision stays."""
     if is_floating(value):
-        kind = jnp.complex128 if jnp.issubdtype(value.dtype, jnp.complexfloating) else jnp.float64
-        return jnp.asarray(np.asarray(value).astype(np.dtype(kind)), device=device_of(value))
+        wide = np.asarray(value).astype(double_dtype(value.dtype))
+        return jnp.asarray(wide, device=device_of(value))
     if isinstance(value, np.dtype) or (isinstance(value, type) and hasattr(value, "dtype")):
         dtype = np.dtype(value)
         if jnp.issubdtype(dtype, jnp.complexfloating):
