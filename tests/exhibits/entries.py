@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -45,6 +48,24 @@ class SoftmaxAndSize(torch.autograd.Function):
     def backward(ctx, g: Tensor, _: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
         return y * (g - (g * y).sum(-1))
+
+
+def square_beside(other: Callable[[Tensor], Tensor], factor: float) -> Callable[..., Any]:
+    """The square, and an output that is said to have no derivative; the gradient times `factor`."""
+
+    class SquareAndOther(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x: Tensor):
+            ctx.save_for_backward(x)
+            found = other(x)
+            ctx.mark_non_differentiable(found)
+            return x * x, found
+
+        @staticmethod
+        def backward(ctx, g: Tensor, _: Tensor) -> Tensor:
+            return 2 * factor * ctx.saved_tensors[0] * g
+
+    return SquareAndOther.apply
 
 
 def softmax_and_detached_size(x: Tensor):
@@ -99,6 +120,16 @@ EXHIBITS = (
         also=NO_FORWARD_RULE_NEEDED,
         place=(0, None, 1, None),
         words=("output 1",),
+    ),
+    # An output without a derivative is a number of float32 to PyTorch, whatever it is.
+    *(
+        Exhibit(
+            name=f"1e-5_too_much_beside_{what}",
+            make_inputs=lambda: (normal(3, 4),),
+            wrong=square_beside(other, 1 + 1e-5),
+            right=square_beside(other, 1.0),
+        )
+        for what, other in (("an_index", torch.argsort), ("a_mask", lambda x: (x > 0).double()))
     ),
     Exhibit(
         name="gradient_none_for_an_input_that_matters",

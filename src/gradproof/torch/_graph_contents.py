@@ -47,10 +47,13 @@ def has_library_operator(outputs: Sequence[torch.Tensor]) -> bool:
 def coarsest_unit(outputs: Sequence[torch.Tensor]) -> float:
     """Largest unit round-off of what is handed on in a graph, near its outputs.
 
-    It is that of autocast, whatever the dtypes of inputs and outputs.
+    It is that of autocast, whatever the dtypes of inputs and outputs. What nothing follows from is
+    not handed on: for an output without a derivative a Function's node has a number of float32.
     """
-    nodes = _nodes_near(outputs)
-    dtypes = {metadata.dtype for node in nodes for metadata in node._input_metadata}
+    edges = {(output.grad_fn, output.output_nr) for output in outputs if output.grad_fn is not None}
+    for node in _nodes_near(outputs):
+        edges.update(edge for edge in node.next_functions if edge[0] is not None)
+    dtypes = {node._input_metadata[place].dtype for node, place in edges}
     return max((grain(dtype).unit for dtype in dtypes if is_floating(dtype)), default=0.0)
 
 
