@@ -169,6 +169,24 @@ def test_a_parameter_stays_one_where_it_is_checked(asked):
     assert seen == {torch.nn.Parameter if asked else torch.Tensor}
 
 
+def logged(x):
+    y = x.tanh()
+    y.register_hook(lambda g: g.norm() if g is not None else None)
+    return y * y
+
+
+def retained(x):
+    y = x.tanh()
+    y.retain_grad()
+    return y * y
+
+
+@pytest.mark.parametrize("fn", [logged, retained])
+def test_forward_mode_of_a_function_that_watches_a_gradient_runs(fn):
+    report = check(fn, normal(3, 4), checks=["backward", "forward"])
+    assert report["forward"].verdict is PASSED, str(report)
+
+
 LONG = """
 import torch
 import gradproof

@@ -37,7 +37,12 @@ _NO_FORWARD = (
     "flat_bdims must not be None",  # vmap of a Function without `jvp`: an AssertionError
     "ZeroTensors are immutable",  # the backward of mse_loss, pytorch#123996
 )
-_WANTS_GRAD = ("does not require grad", "appears to not have been used in the graph")
+_WANTS_GRAD = (
+    "does not require grad",
+    "appears to not have been used in the graph",
+    "on a tensor that doesn't require gradient",  # register_hook
+    "can't retain_grad",
+)
 _PYTORCH = frozenset({"torch"})
 
 
@@ -71,7 +76,7 @@ class Forward:
     def __init__(self, graph: Graph) -> None:
         self._graph, self._call = graph, graph.call
         self._inputs, self._outputs = graph.inputs, graph.outputs
-        self._needs_grad = False  # the function differentiates inside
+        self._needs_grad = False  # the function differentiates, or sets hooks, inside
         _load_formulas()
         # PyTorch 2.13 has no way to give an operator of torch.library a forward mode, and takes its
         # tangent for zero, silently: a function that uses one is not accused of it.
