@@ -105,3 +105,22 @@ def test_a_reference_whose_derivative_raises_is_not_used():
     )
     assert report["backward"].verdict is Verdict.INCONCLUSIVE
     assert "its derivative raised RuntimeError: no" in report["backward"].summary
+
+
+@pytest.mark.parametrize("wrap", [lambda fn: fn, jax.jit], ids=["called", "compiled"])
+def test_a_rule_that_jax_cannot_transpose_fails(wrap):
+    """JAX raises an AssertionError and leaves no frame: it was taken for a mistake of ours."""
+
+    @jax.custom_jvp
+    def log_det(x):
+        return jnp.linalg.slogdet(x)[1]
+
+    @log_det.defjvp
+    def _(primals, tangents):
+        part = jnp.linalg.solve(primals[0], tangents[0])
+        return log_det(*primals), jnp.trace(part) - 0.5 * jnp.trace(part @ part)
+
+    x = jnp.arange(9.0).reshape(3, 3) / 10 + jnp.eye(3)
+    report = gradproof.check(wrap(log_det), x, seed=0)
+    assert report["backward"].verdict is Verdict.FAILED
+    assert report["linearity"].verdict is Verdict.FAILED, str(report)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable
 
 from gradproof._data.exceptions import first_line
-from gradproof._data.frames import is_our_mistake
+from gradproof._data.frames import has_raise_in_line, is_our_mistake
 from gradproof._maps.contract import Unsupported
-
-_RAISE = "RAISE_VARARGS"  # the instruction; without an argument it hands on what it caught
 
 
 class unsupported:  # named as a function, of which contextlib would make one that takes nine calls
@@ -43,8 +40,7 @@ def is_raised_by_user(error: BaseException, framework: frozenset[str]) -> bool:
     """Whether code outside a framework's packages, and not ours, raised an exception.
 
     Its words cannot tell: anyone may say "not implemented". The innermost frame can: it is the
-    user's where its line has a `raise` of something. Where that line calls, what was called and
-    raised left no frame: compiled code, or frames that JAX has removed from the traceback.
+    user's where its line raises something.
     """
     trace = error.__traceback__
     if trace is None:
@@ -52,11 +48,5 @@ def is_raised_by_user(error: BaseException, framework: frozenset[str]) -> bool:
     while trace.tb_next is not None:
         trace = trace.tb_next
     package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-    if package in framework or package == __name__.partition(".")[0]:
-        return False
-    code = trace.tb_frame.f_code
-    raises = [one.offset for one in dis.get_instructions(code) if one.opname == _RAISE and one.arg]
-    return any(
-        line == trace.tb_lineno and any(start <= offset < end for offset in raises)
-        for start, end, line in code.co_lines()
-    )
+    is_users = package not in framework and package != __name__.partition(".")[0]
+    return is_users and has_raise_in_line(trace)

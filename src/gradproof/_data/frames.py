@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import sys
 import sysconfig
@@ -14,6 +15,7 @@ from gradproof.errors import DerivativeError, UsageError
 
 # Packages whose frames say nothing: ours, and what stands between `import` and a module.
 SILENT = ("gradproof", "importlib")
+_RAISE = "RAISE_VARARGS"  # the instruction
 
 Error = TypeVar("Error", bound=BaseException)
 
@@ -58,15 +60,34 @@ def is_our_mistake(error: BaseException) -> bool:
     runs_theirs = (
         len(parts) == 1 or parts[1] in ("_adapters", "_numpy") or not parts[1].startswith("_")
     )
-    return not runs_theirs or _is_about_ours(error)
+    return not runs_theirs or _is_about_ours(error, trace)
 
 
-def _is_about_ours(error: BaseException) -> bool:
-    """Whether Python misses a name in our code, an attribute of our object, or an assertion."""
+def _is_about_ours(error: BaseException, trace: TracebackType) -> bool:
+    """Whether Python misses a name in our code, an attribute of our object, or an assertion.
+
+    `trace` is the innermost one.
+    """
     if isinstance(error, AttributeError):
         of = error.obj.__name__ if isinstance(error.obj, ModuleType) else type(error.obj).__module__
         return str(of).split(".")[0] == SILENT[0]
-    return isinstance(error, (NameError, AssertionError))
+    is_asserted = isinstance(error, AssertionError) and has_raise_in_line(trace)
+    return isinstance(error, NameError) or is_asserted
+
+
+def has_raise_in_line(trace: TracebackType) -> bool:
+    """Whether the line at which a frame stopped raises something, as `raise` and `assert` do.
+
+    Where it calls, what was called and raised left no frame: compiled code, or frames that JAX has
+    removed from the traceback.
+    """
+    code = trace.tb_frame.f_code
+    # Without an argument the instruction hands on what it caught.
+    raises = [one.offset for one in dis.get_instructions(code) if one.opname == _RAISE and one.arg]
+    return any(
+        line == trace.tb_lineno and any(start <= offset < end for offset in raises)
+        for start, end, line in code.co_lines()
+    )
 
 
 def users_traceback(error: BaseException) -> str:
