@@ -254,8 +254,9 @@ def _result_of_failure(
                 evidence = evidence_of_block(there, result.block)
                 return _failed_result(findings, evidence=evidence)
     text = (
-        f"{findings[0].message}; nearer it is right: what was kept from the first call is used "
-        "there, or the function is not made for such inputs"
+        f"{findings[0].message}; nearer it is right: the rule may be wrong there, as in another "
+        "branch or an iteration that was cut off, what was kept from the first call may be used, "
+        "or the function is not made for such inputs"
     )
     return inconclusive_check(_NAME, text)
 

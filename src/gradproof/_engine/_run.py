@@ -16,7 +16,7 @@ from gradproof._data.limits import border_notes
 from gradproof._data.records import CheckResult, Finding, Report, Verdict
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space
-from gradproof._explain.explain import explain_result
+from gradproof._explain.explain import explain_result, without_factors_of_nonlinear_rules
 from gradproof._maps.contract import (
     BudgetSpent,
     DifferentiableMap,
@@ -52,6 +52,7 @@ def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -
                 results.append(skipped or check_result(row, measurements))
     finally:
         map_.close()
+    results = without_factors_of_nonlinear_rules(results)
     notes = (*border_notes(map_.domain), *map_.notes)
     for place, result in enumerate(results):
         if result.verdict is not Verdict.SKIPPED:  # the first that ran has the notes of the map

@@ -7,13 +7,14 @@ user's function, and no verdict and no finding is changed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from gradproof._checks.linearity import NotLinear
 from gradproof._data import checks
-from gradproof._data.records import Cause, CheckResult, Finding
+from gradproof._data.records import Cause, CheckResult, Finding, Verdict
 from gradproof._data.results import JacobianEvidence, count_of
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.entries import causes_of_entries
@@ -51,6 +52,20 @@ def explain_result(result: CheckResult) -> CheckResult:
                 causes += found
                 notes = notes if found or evidence.whole else (*notes, _FEWER)
     return replace(result, where=where, causes=ranked_causes(causes), notes=notes, evidence=None)
+
+
+def without_factors_of_nonlinear_rules(results: Sequence[CheckResult]) -> list[CheckResult]:
+    """The results; without a factor as a cause where a rule is not linear.
+
+    Entries are claimed for cotangents of 1: of a gradient that is clamped at 1/2 they are halved,
+    and for other cotangents they are not.
+    """
+    if not any(each.name == "linearity" and each.verdict is Verdict.FAILED for each in results):
+        return list(results)
+    return [
+        replace(each, causes=tuple(cause for cause in each.causes if cause.name != "factor"))
+        for each in results
+    ]
 
 
 def _causes_of_missing_numbers(result: CheckResult) -> list[Cause]:
