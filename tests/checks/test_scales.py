@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gradproof
 from claims import MODES, Linear, judge
 from gradproof import Verdict
 
@@ -93,3 +94,17 @@ def test_the_largest_numbers_are_judged_by_finite_bars(factor, mode) -> None:
         result = judge(lambda x: 0.5 * x, point, claimed, mode, seed=seed)
         assert result.verdict is (Verdict.PASSED if factor == 1 else Verdict.FAILED)
         assert all(np.isfinite(finding.allowed) for finding in result.findings)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+@pytest.mark.parametrize("volume", [1.0, 1e-6, 1e-9, 1e-15])
+def test_numbers_of_several_units_in_one_vector_are_moved_as_each_allows(volume, factor, seed):
+    """The steps of the others led out of the domain of the small one: inconclusive."""
+
+    def gradient(p):
+        return 1e-9 * np.array([p[1] / p[2], p[0] / p[2], -factor * p[0] * p[1] / p[2] ** 2])
+
+    gas = gradproof.by_hand(lambda p: 1e-9 * p[0] * p[1] / p[2], grad=gradient)
+    report = gradproof.check(gas, np.array([2.0, 300.0, volume]), seed=seed)
+    assert report.verdict is (Verdict.PASSED if factor == 1 else Verdict.FAILED), str(report)

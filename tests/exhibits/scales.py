@@ -122,6 +122,16 @@ def scaled(place: int, factor: float, gradient: Tensor) -> Tensor:
     return torch.where(torch.arange(len(gradient)) == place, factor, 1.0) * gradient
 
 
+def pressure(x: Tensor) -> Tensor:
+    """Of a gas: amount, temperature, volume."""
+    return 1e-9 * x[0] * x[1] / x[2]
+
+
+def reaction(x: Tensor) -> Tensor:
+    """Michaelis and Menten: the largest rate, a background, the constant, the concentration."""
+    return x[0] * x[3] / (x[2] + x[3]) + x[1]
+
+
 def loss_of_ones(x: Tensor) -> Tensor:
     return torch.nn.functional.softplus(-x)
 
@@ -295,6 +305,21 @@ EXHIBITS = (
         make_inputs=lambda: (leaf(0.3, -0.5, 0.1),),
         wrong=ruled(as_large_as_can_be, lambda g, x: 0.9 * g * (HUGE * x.cos())),
         right=ruled(as_large_as_can_be, lambda g, x: g * (HUGE * x.cos())),
+    ),
+    # Numbers of several units in one vector.
+    Exhibit(
+        name="pressure_of_a_gas_without_its_volume",
+        make_inputs=lambda: (leaf(2.0, 300.0, 1e-9),),
+        wrong=ruled(pressure, lambda g, x: without(2, vjp(pressure, x, g)[1])),
+        right=pressure,
+        place=(0, (2,), 0, ()),
+    ),
+    Exhibit(
+        name="saturation_of_a_reaction_a_tenth_off_in_its_constant",
+        make_inputs=lambda: (leaf(1e3, 300.0, 1e-9, 2e-9),),
+        wrong=ruled(reaction, lambda g, x: scaled(2, 1.1, vjp(reaction, x, g)[1])),
+        right=reaction,
+        place=(0, (2,), 0, ()),
     ),
     # Accused while their scales were made.
     Exhibit(

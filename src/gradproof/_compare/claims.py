@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -67,7 +68,7 @@ class Claim:
         if self.map.codomain.size > FEW_OUTPUTS:
             return None
         used = u != 0  # 0 times an infinite entry is no part of the row
-        return np.asarray(self.rows()[:, used] @ u[used])
+        return np.asarray(self.rows[:, used] @ u[used])
 
     def _claimed_tangent(self, u: Values) -> Values:
         """J u by forward mode, or by transposition of the backward."""
@@ -98,6 +99,7 @@ class Claim:
             return None
         return np.asarray(found)
 
+    @functools.cached_property
     def rows(self) -> Values:
         """The Jacobian from one cotangent per output, (m, n)."""
         size = self.map.codomain.size
@@ -115,16 +117,15 @@ class Claim:
             columns = [self.push(unit_vector(inputs, j)) for j in range(inputs)]
             if self._has_columns:
                 return np.stack([column for column in columns if column is not None], axis=1)
-        return self.rows()
+        return self.rows
 
     def row_products(self, i: int) -> Callable[[Values], float]:
-        """The function u -> (J u)_i."""
-        row = None if self._has_columns else self.pull(unit_vector(self.map.codomain.size, i))
+        """The function u -> (J u)_i, from J u while that is to be had, else from the row."""
+        row = functools.cache(lambda: self.pull(unit_vector(self.map.codomain.size, i)))
 
         def product(u: Values) -> float:
-            if row is not None:
-                return float(row[u != 0] @ u[u != 0])
-            column = self.push(u)
-            return math.nan if column is None else float(column[i])
+            column = self.push(u) if self._has_columns else None
+            used = u != 0
+            return float(row()[used] @ u[used] if column is None else column[i])
 
         return product

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,10 +19,12 @@ from gradproof._maps.contract import DifferentiableMap, Mode
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_offsets, random_tangent
 from gradproof._numdiff.slopes import Slopes, slopes_along
-from gradproof._numdiff.steps import NEARBY, SHORT_STEP, StepTables
+from gradproof._numdiff.steps import NEARBY, SHORT_STEP, StepTables, coordinate_scales
 from gradproof._numdiff.values import FunctionValues
+from gradproof.errors import UsageError
 
 MOST_FINDINGS = 64
+ROUNDED_UNIT = 2.0**-36  # unit round-off of the runs that show the rounding of claims
 OTHER_SLOPE = 1e-3  # slopes that differ by this part are slopes of another piece of F
 _FEW_POINTS = 8  # that tell whether F is smooth, along a direction that moves every input
 
@@ -81,6 +83,17 @@ class Comparison:
         """Another random direction, (n,)."""
         return random_tangent(self.map.domain, self.scales, self.settings.seed, 1)
 
+    def in_own_scales(self) -> Comparison | None:
+        """The same where each input is moved by parts of its own size; None where it is already.
+
+        Else a number that is tiny beside others of its array is moved as they are: by more than
+        rounding, but out of its domain where it has another unit.
+        """
+        own = coordinate_scales(self.map.domain, self.map.point, least=0.0)
+        moved = self.scales != 0
+        parts = np.divide(own, self.scales, out=np.zeros_like(own), where=moved)
+        return replace(self, scales=own, u=self.u * parts) if (parts[moved] < 1).any() else None
+
     def slopes_along(self, u: Values) -> Slopes:
         """The slope of every output along u, (n,); those along the tangent measured are kept."""
         if u is self.measurements.tangent and self.function is self.measurements.function:
@@ -112,6 +125,24 @@ class Comparison:
     def is_smooth_nearby(self) -> bool:
         """Whether no slope along u, which moves every input, is another one nearby."""
         return not self.varies_nearby(self.u).any()
+
+    @cached_property
+    def rounded_runs(self) -> list[tuple[Claim, Values]]:
+        """Two runs with every operation rounded to 36 bits: claims, and how far F is off, (m,).
+
+        They are fewer where the function, or its backward, does not run in rounded arithmetic.
+        """
+        found = list[tuple[Claim, Values]]()
+        for seed in range(2):
+            try:
+                rounded = self.map.rounded_map(ROUNDED_UNIT, 0.0, seed)
+                off = np.abs(np.asarray(rounded.kept_value(), float) - self.function.centre)
+                found.append((self.claim.claim_of(rounded, ROUNDED_UNIT), np.nan_to_num(off)))
+            except (UsageError, MemoryError):
+                raise
+            except Exception:  # Unsupported, or the user's code may raise there
+                break
+        return found
 
     def rounding(self, *sizes: Values | float) -> Values:
         """S of a claim whose terms have these sizes."""

@@ -74,6 +74,13 @@ def result_at_point(comparison: Comparison, *, quick: bool = False) -> PointResu
             return inconclusive_point("not resolved along a tangent")
     else:
         screen = first_screen(comparison)
+    is_doubtful = not (screen.is_flat or screen.decisions.are_all_right)
+    # Of many inputs what is wrong is located at once.
+    is_doubtful &= comparison.can_measure_every_entry or not screen.decisions.wrong.any()
+    if is_doubtful and (own := comparison.in_own_scales()) is not None:
+        other = first_screen(own)
+        if not other.is_flat and not other.decisions.open.any():
+            comparison, screen = own, other
     decisions = screen.decisions
     if screen.is_flat:
         return _flat_result(comparison, screen, is_point_enough=quick)
@@ -103,7 +110,8 @@ def result_at_point(comparison: Comparison, *, quick: bool = False) -> PointResu
 
 def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
     """Where the screen shows something wrong or open: entries, or bisection, decide."""
-    if comparison.measurements.in_few_bits is not None:
+    measurements = comparison.measurements
+    if measurements.is_double and measurements.in_few_bits is not None:
         return inconclusive_point("the function computes in few bits inside")  # a reference decides
     by_plain_difference = comparison.settings.classic_step and comparison.can_measure_every_entry
     if not by_plain_difference:

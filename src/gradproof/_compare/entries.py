@@ -1,9 +1,8 @@
 """Every entry of a Jacobian by the law: what a check means wherever the screen is in doubt.
 
 Columns are measured one by one, many at a time. An entry that looks wrong, or open, has to survive
-further measurements of its column before it is reported: the finer step table, steps in the
-coordinate's own scale, slopes at nearby points, and the rounding that claim and values show in
-runs with fewer bits.
+further measurements of its column before it is reported: the finer step table, slopes at nearby
+points, and the rounding that claim and values show in runs with fewer bits.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import numpy as np
 
 from gradproof._compare.comparison import (
     MOST_FINDINGS,
+    ROUNDED_UNIT,
     Comparison,
     entry_finding,
     sorted_findings,
@@ -48,7 +48,6 @@ _AT_ONCE = 1 << 17  # entries that are measured and decided together
 _SCALES = StepTable(2.0**-3, 0.5, 8)  # where a staircase shows its mean slope
 _REMEASURED = 64  # columns, the most doubtful first, that are measured again
 _REMEASURED_OPEN = 8  # of these, that are not wrong at first
-_FEW_BITS = 2.0**-36  # unit round-off of the runs that show the rounding of claims
 _PLAIN = 100.0  # bars beyond what is allowed: a gap that no further measurement explains
 TIMES_HONEST = 16.0  # of the error of such a run, scaled back to F's own precision
 
@@ -286,10 +285,9 @@ def surviving_slopes(
 ) -> tuple[Slopes, Values]:
     """Slopes along w measured again, as a finding has to survive it: with the rounding of claims.
 
-    With the finer step table and, of a single coordinate that is smaller than its scale, with steps
-    of its own size: zero may be nearer than the numbers beside it. Where a claim is still off: with
-    the slopes at nearby points, with the rounding that claims and values show, and with a bar as
-    wide as the gap where differences on some scale agree with the claim.
+    With the finer step table. Where a claim is still off: with the slopes at nearby points, with
+    the rounding that claims and values show, and with a bar as wide as the gap where differences on
+    some scale agree with the claim.
 
     Args:
         comparison: of claims and F.
@@ -304,15 +302,8 @@ def surviving_slopes(
         plain = (slopes.gap(claimed) > allowed + _PLAIN * slopes.bar) & (slopes.width == 0)
         if plain.any() and _is_beyond_doubt(comparison, slopes, claimed, w, plain, allowed):
             return slopes, np.zeros(claimed.size)
-    tables = [(function.table(w, comparison.steps.fine), 1.0)]
-    moved = np.flatnonzero(w)
-    if len(moved) == 1:
-        x = abs(float(comparison.map.point[moved[0]]))
-        part = 2.0 ** math.floor(math.log2(x)) / abs(float(w[moved[0]])) if x else 1.0
-        if part < 1:
-            tables.append((function.table(part * w, comparison.steps.fine), 1 / part))
-    for table, factor in tables:
-        slopes = slopes.merge(measured_slopes(table).rescale(factor))
+    fine, moved = function.table(w, comparison.steps.fine), np.flatnonzero(w)
+    slopes = slopes.merge(measured_slopes(fine))
     rounding = np.zeros(claimed.size)
     if not (slopes.gap(claimed) > slopes.bar).any():
         return slopes, rounding
@@ -322,17 +313,13 @@ def surviving_slopes(
         rounding, jitter = rounding_of_runs(comparison, claimed, w)
         jitter = np.where(slopes.gap(claimed) > slopes.bar, jitter, 0.0)  # the others stay as sharp
         if (jitter > slopes.noise).any():
-            tables.append((function.table(w, comparison.steps.usual), 1.0))
-            noisy = [
-                measured_slopes(replace(table, jitter=jitter)).rescale(factor)
-                for table, factor in tables
-            ]
-            slopes = functools.reduce(Slopes.merge, noisy)
+            usual = function.table(w, comparison.steps.usual)
+            noisy = [measured_slopes(replace(table, jitter=jitter)) for table in (fine, usual)]
+            slopes = noisy[0].merge(noisy[1])
     if len(moved) == 1:
         slopes = slopes_of_ties(comparison, slopes, claimed, int(moved[0]), smooth)
-    agrees = np.zeros(claimed.size, bool)
-    for table, factor in (*tables, (function.table(w, _SCALES), 1.0)):
-        agrees |= some_scale_agrees(table, slopes.rescale(1 / factor), claimed / factor)
+    agrees = some_scale_agrees(fine, slopes, claimed)
+    agrees |= some_scale_agrees(function.table(w, _SCALES), slopes, claimed)
     return replace(slopes, bar=np.where(agrees, 2 * slopes.gap(claimed), slopes.bar)), rounding
 
 
@@ -356,16 +343,14 @@ def _is_beyond_doubt(
 def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tuple[Values, Values]:
     """How far rounding moves J u as claimed, and F, (m,) each.
 
-    Of sigmoid(x) - 1 few digits are left, in the claim and in F. Two runs of the same function with
-    every operation rounded to 36 bits show how many; their errors are scaled back.
+    Of sigmoid(x) - 1 few digits are left, in the claim and in F. Runs of the same function with
+    every operation rounded show how many; their errors are scaled back.
     """
     off, error = np.zeros(claimed.size), np.zeros(claimed.size)
-    for seed in range(2):
+    for claim, value_error in comparison.rounded_runs:
+        error = np.maximum(error, value_error)
         try:
-            rounded = comparison.map.rounded_map(_FEW_BITS, 0.0, seed)
-            value = np.asarray(rounded.kept_value(), float)
-            error = np.maximum(error, np.nan_to_num(np.abs(value - comparison.function.centre)))
-            other = comparison.claim.claim_of(rounded, _FEW_BITS).push(u)
+            other = claim.push(u)
         except (UsageError, MemoryError):
             raise
         except Exception:  # a function may not run in rounded arithmetic
@@ -373,7 +358,7 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
         if other is None:
             break
         off = np.maximum(off, np.nan_to_num(np.abs(other - claimed)))
-    back = TIMES_HONEST * max(comparison.unit, 2.0**-53) / _FEW_BITS
+    back = TIMES_HONEST * max(comparison.unit, 2.0**-53) / ROUNDED_UNIT
     return back * off, back * error / 4
 
 

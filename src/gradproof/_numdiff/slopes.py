@@ -72,17 +72,6 @@ class Slopes:
         inside = (self.low <= claimed) & (claimed <= self.high)
         return np.where(inside, 0.0, np.maximum(self.low - claimed, claimed - self.high))
 
-    def rescale(self, factor: float) -> Slopes:
-        """The slopes along a direction that is `factor` times as long."""
-        ends = self.low * factor, self.high * factor
-        return replace(
-            self,
-            low=np.minimum(*ends),
-            high=np.maximum(*ends),
-            bar=self.bar * abs(factor),
-            steepness=self.steepness * abs(factor),
-        )
-
     def merge(self, other: Slopes) -> Slopes:
         """Of each output the estimate with the narrower bar and interval."""
         mine = self.bar + self.width <= other.bar + other.width
