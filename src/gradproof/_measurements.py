@@ -12,7 +12,7 @@ import numpy as np
 from gradproof._data.formats import DOUBLE, FORMATS
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values, finite_values, root_mean_square
-from gradproof._maps.contract import DifferentiableMap, Mode
+from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
 from gradproof._numdiff.probes import (
     constant_cotangent,
     random_cotangent,
@@ -42,8 +42,8 @@ class Measurements:
         claimed_unit: unit round-off of what the map claims, where it may be larger than that of F.
         reference: makes the map of the user's reference in double precision, or of a derivative
             that of the reference; None where the user gave none.
-        without_casts: of a function of doubles that is judged as one of fewer bits: the map without
-            its casts to these, and their unit round-off.
+        without_casts: of a function that is judged as one of fewer bits than its arrays have: the
+            map in double precision without its casts to these.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Measurements:
         settings: RunSettings,
         claimed_unit: float = 0.0,
         reference: Callable[[], DifferentiableMap] | None = None,
-        without_casts: tuple[DifferentiableMap, float] | None = None,
+        without_casts: DifferentiableMap | None = None,
     ) -> None:
         self.map, self.settings, self.claimed_unit = map_, settings, claimed_unit
         self.without_casts = without_casts
@@ -65,7 +65,7 @@ class Measurements:
     def unit(self) -> float:
         """Unit round-off of the coarsest dtype, or of the arithmetic that F is known to use."""
         slots = (*self.map.domain.slots, *self.map.codomain.slots)
-        known = self.map.resolution, self.without_casts[1] if self.without_casts else 0.0
+        known = self.map.resolution, self.without_casts.cast_unit if self.without_casts else 0.0
         return max([*known, *(slot.grain.unit for slot in slots if slot.size)])
 
     @cached_property
@@ -206,22 +206,25 @@ class Measurements:
         """
         if self.is_double:
             return self
-        twin = self.without_casts[0] if self.without_casts else self.map.map_in_double()
+        twin = self.without_casts or self.map.map_in_double()
         twin.derived = self.map.derived
         return Measurements(twin, self.settings.with_precision(twin.resolution))
 
     @cached_property
     def in_few_bits(self) -> Measurements | None:
-        """Measurements that judge a function of doubles, which casts these, as one of fewer bits.
+        """Measurements that judge a function which casts its arrays as one of fewer bits.
 
-        None where it casts none; or where its value without casts is the same, or is another one by
-        more than rounding, as where it draws other numbers.
+        None where it casts to none; or where its value without casts is the same, or is another one
+        by more than rounding, as where it draws other numbers.
         """
-        found = self.map.map_without_casts() if self.is_double else None
-        if found is None:
+        try:
+            found = self.map.map_without_casts() if self.is_double else self.double.map
+        except Unsupported:
             return None
-        here, unit = self.function.centre, found[1]
-        off = np.abs(np.asarray(found[0].kept_value(), float) - here)
+        if found is None or found.cast_unit <= self.unit:
+            return None
+        here, unit = self.function.centre, found.cast_unit
+        off = np.abs(np.asarray(found.kept_value(), float) - here)
         size = np.maximum(np.abs(here), self.largest_value)
         is_seen = bool((off > _PART_OF_NOISE * unit * size).any())
         if not is_seen or not (off <= math.sqrt(unit) * size).all():

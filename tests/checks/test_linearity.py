@@ -109,3 +109,24 @@ def test_gradients_beyond_the_largest_number_are_not_compared():
     assert linearity(steep, x).verdict is Verdict.PASSED
     dropped = ruled(lambda x: 1e3 * x, lambda g, x: 1e3 * g.clamp(max=0.6))
     assert linearity(dropped, x).verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_what_overflows_in_float16_inside_is_compared_all_the_same(squared):
+    """Infinite terms were not: any backward of a single output passed."""
+
+    def backward(g, x):
+        few = (g * g.abs() if squared else g).half()
+        return g + (few * x.half().cos()).float()
+
+    sine = ruled(lambda x: (x + x.half().sin().float()).sum(), backward)
+    result = linearity(sine, normal(4, 5, dtype=SINGLE))
+    assert result.verdict is (Verdict.FAILED if squared else Verdict.PASSED), result
+
+
+def test_no_factor_is_named_for_a_gradient_that_is_clamped():
+    clamped = ruled(torch.tanh, lambda g, x: g.clamp(-0.5, 0.5) / x.cosh() ** 2)
+    report = gradproof.check(clamped, (normal(3, 4),), seed=0)
+    assert report["linearity"].verdict is Verdict.FAILED
+    assert report["backward"].verdict is Verdict.FAILED
+    assert not report["backward"].causes

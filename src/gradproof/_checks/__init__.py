@@ -43,8 +43,9 @@ def requested_checks(settings: RunSettings) -> list[Check]:
 def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
     """What a check concludes; skipped where its order was not asked for.
 
-    Claims of several runs say nothing where the function itself is random. In 16 bits rounding
-    excuses much: a check that passes is asked again of the same function in float64.
+    Claims of several runs say nothing where the function itself is random. In 16 bits, which its
+    arrays have or its values show, rounding excuses much: a check that passes is asked again of the
+    same function in float64.
     """
     settings = measurements.settings
     if settings.order < row.order:
@@ -53,11 +54,12 @@ def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
     result = check_function(row.name)(measurements)
     if row.compares and result.verdict is Verdict.FAILED and (reason := measurements.randomness):
         return CheckResult(row.name, Verdict.INCONCLUSIVE, reason)
-    is_in_few_bits = measurements.unit > SINGLE and not settings.trusted
-    may_run_in_double = row.compares and row.order == 1 and not row.named
-    if result.verdict is Verdict.PASSED and is_in_few_bits and may_run_in_double:
-        return _failure_in_double(row, measurements) or result
-    return result
+    may_run_in_double = row.compares and row.order == 1 and not (row.named or settings.trusted)
+    if result.verdict is not Verdict.PASSED or not may_run_in_double:
+        return result
+    if measurements.arithmetic_unit <= SINGLE:
+        return result
+    return _failure_in_double(row, measurements.in_few_bits or measurements) or result
 
 
 def _failure_in_double(row: Check, measurements: Measurements) -> CheckResult | None:

@@ -81,8 +81,8 @@ def value_findings(
         return ()
     if got.shape != expected.shape:
         return (Finding(check, f"other outputs: {what}", kind),)
-    root = math.sqrt(max(measurements.unit, function.coarsest_unit))
     size = np.nan_to_num(np.abs(expected), posinf=0.0) + measurements.largest_value
+    root = math.sqrt(measurements.arithmetic_unit)
     allowed = root * size + measurements.settings.atol + 8 * function.jitter
     wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
     if wrong.any():  # what is left of terms that cancel is rounding, as differences show

@@ -75,6 +75,9 @@ def _mode_result(products: ClaimedProducts) -> CheckResult:
     """Whether one mode is linear in its probe."""
     measurements, total = products.measurements, _SplitSum(products)
     split, findings = total.split, total.findings()
+    is_formula_linear = bool(findings) and _is_linear_in_double(products)
+    if is_formula_linear and (few := measurements.in_few_bits) is not None:
+        findings = _SplitSum(few.forward if products.is_forward else few.backward).findings()
     name, probe = products.mode_name, products.probe_name
     if not findings:
         single = " and of one entry" if split.terms[-1].kind == "single" else ""
@@ -83,7 +86,7 @@ def _mode_result(products: ClaimedProducts) -> CheckResult:
         return passed_check(_NAME, text, notes=(refused,) if total.refused else ())
     is_single = DOUBLE <= measurements.arithmetic_unit <= SINGLE
     is_open = is_single and all(each.gap <= _OPEN_UP_TO * each.allowed for each in findings)
-    if is_open or _is_linear_in_double(products):
+    if is_open or is_formula_linear:
         text = f"{name} is not linear in the {probe}, which its few bits may explain"
         return inconclusive_check(_NAME, text)
     known = products.product
@@ -154,7 +157,10 @@ class _SplitSum:
             self.parts, self.terms = self._ask_for_parts_and_terms()
 
     def _ask_for_parts_and_terms(self) -> tuple[list[Values], list[Values]]:
-        """The products; that of a single entry for one as large as the large part is."""
+        """The products; that of a single entry for one as large as the large part is.
+
+        Where that overflows it is known for an entry of the usual size alone.
+        """
         products, factors = self._products, self.split.factors
         parts = [
             products.ask(self.split.scaled_part(number)) / factors[number] for number in (0, 1)
@@ -168,6 +174,8 @@ class _SplitSum:
             else:
                 size = large if term.kind == "single" else 1.0
                 product = products.ask(size * term.probe) / size
+                if not np.isfinite(product).all():
+                    product = products.ask(term.probe)
             terms.append(term.weight * product)
         return parts, terms
 

@@ -114,9 +114,8 @@ def split_probe(
             terms.append(Term("cancelling", _CANCELLING, cancelling_cotangent(space, seed)))
         terms.append(_single_entry(terms, shares, scales, seed))
     grains = [slot.grain for space in spaces for slot in space.slots if slot.size] or [Grain()]
-    if unit >= SINGLE and unit > 2 * max(grain.unit for grain in grains):
-        # It computes in 16 bits, perhaps in the format of which the range is small.
-        grains.append(FORMATS["float16"])
+    if unit >= SINGLE:  # it may compute in fewer bits than its arrays have, in a smaller range
+        grains += [grain for grain in FORMATS.values() if grain.unit == unit]
     largest = max(1.0, float(finite_values(np.abs(product)).max(initial=0.0)))
     room = min(grain.largest for grain in grains) / largest
     times = next((each for each in _TIMES if _ROOM * each <= room), 1.0)

@@ -139,8 +139,11 @@ class ModeBesideReference:
             yield sides
         distance, honest = self._distances_of_values(sides)
         is_other = honest > 0 and distance > _OTHER_VALUE * honest
-        if is_other and not (self.settings.accumulate or self.settings.trusted):
-            for grain in self._coarser_formats(sides, distance / honest):
+        if not (self.settings.accumulate or self.settings.trusted):
+            formats = self._formats_of_casts(sides.grain)
+            if is_other and not formats:
+                formats = self._coarser_formats(sides, distance / honest)
+            for grain in formats:
                 bits = f"{-math.log2(grain.unit):.0f} bits"
                 note = f"the function computes in {bits} inside, whatever its arrays are"
                 sides = replace(sides, grain=grain, note=note)
@@ -185,6 +188,11 @@ class ModeBesideReference:
         exact = self.exact_value
         honest = max((value_gap(exact + run, exact) for run in sides.value_errors), default=0.0)
         return value_gap(np.asarray(self.map.kept_value(), float), exact), honest
+
+    def _formats_of_casts(self, grain: Grain) -> list[Grain]:
+        """The format that the function casts to, where it is known to cast to a coarser one."""
+        unit = self.reference.cast_unit if self.is_own else 0.0
+        return [each for each in FORMATS.values() if each.unit == unit > grain.unit]
 
     def _coarser_formats(self, sides: ClaimedBesideExact, times: float) -> list[Grain]:
         """Formats in which a function may compute inside, as under autocast, the finest first.
@@ -279,8 +287,8 @@ class ModeBesideReference:
 def arithmetic_of(measurements: Measurements, exact_value: Values) -> Grain:
     """The grain in which a function computes.
 
-    What the user says by `accumulate`; else its coarsest dtype, or what it casts doubles to; or a
-    coarser format, where all values are of it and further from the exact ones than that explains.
+    What the user says by `accumulate`; else what it is known to cast to, or its coarsest dtype; or
+    a coarser format, where all values are of it and further from the exact ones than that explains.
     """
     map_, settings = measurements.map, measurements.settings
     if settings.accumulate:
@@ -288,7 +296,7 @@ def arithmetic_of(measurements: Measurements, exact_value: Values) -> Grain:
     slots = [slot for slot in (*map_.domain.slots, *map_.codomain.slots) if slot.size]
     grain = max((slot.grain for slot in slots), key=lambda each: each.unit, default=Grain())
     unit, value = measurements.unit, np.asarray(map_.kept_value(), float)
-    if grain.unit >= DOUBLE:
+    if grain.unit >= DOUBLE and measurements.without_casts is None:
         unit = format_of_values(value)
         if not (unit > grain.unit and value_gap(value, exact_value) > 16 * grain.unit):
             return grain

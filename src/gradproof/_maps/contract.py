@@ -285,13 +285,20 @@ class DifferentiableMap(abc.ABC):
         """
         raise Unsupported("the function cannot be run in double precision")
 
-    def map_without_casts(self) -> tuple[DifferentiableMap, float] | None:
+    def map_without_casts(self) -> DifferentiableMap | None:
         """The same function of doubles, which stay doubles where it casts them to fewer bits.
 
-        With it the unit round-off of the coarsest format of those. None where it casts none, or
-        that is not known.
+        None where it casts none, or that is not known.
         """
         return None
+
+    @property
+    def cast_unit(self) -> float:
+        """Unit round-off of the coarsest format that the function casts to; of doubles alone.
+
+        0.0 where it casts to none, or that is not known.
+        """
+        return 0.0
 
     def rounded_map(self, unit: float, tiny: float, seed: int) -> DifferentiableMap:
         """The same function in stochastic arithmetic of fewer bits, backward included.

@@ -27,10 +27,10 @@ from gradproof.jax._programs import Flat, Programs, compiled_call
 from gradproof.jax._rounding import Rounded
 from gradproof.jax._rules import (
     UNTRACED,
-    cast_unit,
     equations_of,
     is_plain,
     transform_result,
+    unit_of_cast,
     untraced_reason,
 )
 from gradproof.jax._samples import array_like as array_like
@@ -362,22 +362,28 @@ class JaxMap(ArrayMap):
                 "it draws other random numbers; draw in float32, and cast to the dtype of the input"
             )
         if isinstance(found, JaxMap) and (without_casts := found.map_without_casts()):
-            found = without_casts[0]
+            found = without_casts
         if fn is None and isinstance(found, JaxMap):
             self._twin = found
         return found
 
-    def map_without_casts(self) -> tuple[JaxMap, float] | None:
+    @property
+    def cast_unit(self) -> float:
         with self.around():
-            unit = max(map(cast_unit, self.program), default=0.0)
-            if not unit or self._rounding is not None or not self._has_same_rules_traced:
+            return max(map(unit_of_cast, self.program), default=0.0)
+
+    def map_without_casts(self) -> JaxMap | None:
+        if not self.cast_unit or self._rounding is not None:
+            return None
+        with self.around():
+            if not self._has_same_rules_traced:
                 return None
             found = self._rounded(0.0, 0.0, 0)
             try:
                 found.vjp(np.ones(self.codomain.size))
             except Unsupported:
                 return None
-            return found, unit
+            return found
 
     def drawn_bits(self) -> list[str]:
         """The random bits that it is known to draw, in their order: how many and how long."""

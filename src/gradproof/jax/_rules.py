@@ -85,7 +85,7 @@ def programs_in(option: Any) -> Iterator[Any]:
             yield each
 
 
-def cast_unit(equation: Any) -> float:
+def unit_of_cast(equation: Any) -> float:
     """Unit round-off of what an equation makes of doubles in fewer bits; 0.0 of any other."""
     kinds = [
         [jnp.finfo(each.aval.dtype) for each in atoms if _is_inexact(each.aval)]

@@ -382,15 +382,18 @@ class TorchMap(DifferentiableMap):
 
         return twin_in_double(self, fn, made)
 
-    def map_without_casts(self) -> tuple[DifferentiableMap, float] | None:
+    def map_without_casts(self) -> DifferentiableMap | None:
         if self.call.in_double is not None:  # it is such a map
             return None
         try:
             twin = self.map_in_double()
         except Unsupported:
             return None
-        modes = twin.call.in_double if isinstance(twin, TorchMap) else None
-        return (twin, modes.cast_unit) if modes is not None and modes.cast_unit else None
+        return twin if twin.cast_unit else None
+
+    @property
+    def cast_unit(self) -> float:
+        return 0.0 if self.call.in_double is None else self.call.in_double.cast_unit
 
     def rounded_map(self, unit: float, tiny: float, seed: int) -> TorchMap:
         return self._similar_map(self.call.fn, self.call.arguments, Rounding(unit, tiny, seed))
