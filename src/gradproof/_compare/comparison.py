@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -127,17 +128,19 @@ class Comparison:
         return not self.varies_nearby(self.u).any()
 
     @cached_property
-    def rounded_runs(self) -> list[tuple[Claim, Values]]:
+    def rounded_runs(self) -> list[tuple[Callable[[], Claim], Values]]:
         """Two runs with every operation rounded to 36 bits: claims, and how far F is off, (m,).
 
-        They are fewer where the function, or its backward, does not run in rounded arithmetic.
+        There are fewer where the function does not run in rounded arithmetic. The claims are made
+        when they are asked for, and kept.
         """
-        found = list[tuple[Claim, Values]]()
+        found = list[tuple[Callable[[], Claim], Values]]()
         for seed in range(2):
             try:
                 rounded = self.map.rounded_map(ROUNDED_UNIT, 0.0, seed)
                 off = np.abs(np.asarray(rounded.kept_value(), float) - self.function.centre)
-                found.append((self.claim.claim_of(rounded, ROUNDED_UNIT), np.nan_to_num(off)))
+                claim = functools.cache(partial(self.claim.claim_of, rounded, ROUNDED_UNIT))
+                found.append((claim, np.nan_to_num(off)))
             except (UsageError, MemoryError):
                 raise
             except Exception:  # Unsupported, or the user's code may raise there

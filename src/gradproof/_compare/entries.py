@@ -350,7 +350,7 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
     for claim, value_error in comparison.rounded_runs:
         error = np.maximum(error, value_error)
         try:
-            other = claim.push(u)
+            other = claim().push(u)
         except (UsageError, MemoryError):
             raise
         except Exception:  # a function may not run in rounded arithmetic
