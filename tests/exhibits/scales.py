@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.functional import vjp
 
-from exhibits.frame import Exhibit, leaf, normal, ruled, spoilt
+from exhibits.frame import Exhibit, constant, leaf, normal, ruled, spoilt
 
 UNDECIDED = frozenset({"passed", "inconclusive"})
 
@@ -130,6 +130,15 @@ def pressure(x: Tensor) -> Tensor:
 def reaction(x: Tensor) -> Tensor:
     """Michaelis and Menten: the largest rate, a background, the constant, the concentration."""
     return x[0] * x[3] / (x[2] + x[3]) + x[1]
+
+
+def force_and_energy(x: Tensor) -> Tensor:
+    return torch.stack([x[0] * x[1], 1e-20 * x[0] * x[1] ** 2])
+
+
+def row_of_energy(factor: float, g: Tensor, x: Tensor) -> Tensor:
+    """The gradient with the second row of the Jacobian times a factor."""
+    return vjp(force_and_energy, x, g * constant(1.0, factor))[1]
 
 
 def loss_of_ones(x: Tensor) -> Tensor:
@@ -320,6 +329,21 @@ EXHIBITS = (
         wrong=ruled(reaction, lambda g, x: scaled(2, 1.1, vjp(reaction, x, g)[1])),
         right=reaction,
         place=(0, (2,), 0, ()),
+    ),
+    # Outputs of several units.
+    Exhibit(
+        name="one_percent_too_much_in_a_row_of_the_smallest_unit",
+        make_inputs=lambda: (leaf(1.3, 0.7),),
+        wrong=ruled(force_and_energy, lambda g, x: row_of_energy(1.01, g, x)),
+        right=force_and_energy,
+        place=(0, None, 0, (1,)),
+    ),
+    Exhibit(
+        name="a_row_of_the_smallest_unit_left_out",
+        make_inputs=lambda: (leaf(1.3, 0.7),),
+        wrong=ruled(force_and_energy, lambda g, x: row_of_energy(0.0, g, x)),
+        right=force_and_energy,
+        place=(0, None, 0, (1,)),
     ),
     # Accused while their scales were made.
     Exhibit(

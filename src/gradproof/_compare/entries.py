@@ -223,8 +223,7 @@ class _Law:
         """Decide the entries of some columns; `further` is rounding of claims that was measured."""
         comparison, settings = self.comparison, self.comparison.settings
         outputs, claimed = self.row_sizes.size, self.claimed[:, which].T.reshape(-1)
-        sizes = np.where(np.isfinite(claimed), np.abs(claimed), 0.0).reshape(-1, outputs)
-        beside = np.maximum(self.row_sizes[None, :], sizes.max(axis=1, keepdims=True)).reshape(-1)
+        beside = np.tile(self.row_sizes, len(which))
         typical = np.maximum(beside, root_mean_square(self.row_sizes))
         tolerance = settings.atol * np.repeat(np.abs(self.u[self.columns[which]]), outputs)
         tolerance = tolerance + settings.rtol * slopes.size
