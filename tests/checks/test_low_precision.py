@@ -293,3 +293,55 @@ def test_a_gradient_beyond_float16_is_infinite_in_one_mode_and_no_disagreement(l
     assert report["forward_vs_backward"].verdict is Verdict.SKIPPED
     assert "largest number" in report["forward_vs_backward"].summary
     assert report["backward"].verdict is (PASSED if largest > 65503 else FAILED), str(report)
+
+
+# What a kernel of float32 rounds on its way.
+
+
+def silu_product(x, w):
+    return (x * x.sigmoid()) @ w.mT
+
+
+def silu_product_that_saves(dtype):
+    """A kernel without float64 that saves what it multiplies by in `dtype`."""
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            if x.dtype is torch.float64:
+                raise TypeError("no kernel for float64")
+            h = x * x.sigmoid()
+            ctx.save_for_backward(x, h.to(dtype), w)
+            return h @ w.mT
+
+        @staticmethod
+        def backward(ctx, g):
+            x, h, w = ctx.saved_tensors
+            s = x.sigmoid()
+            return (g @ w) * (s * (1 + x * (1 - s))), g.mT @ h.to(g.dtype)
+
+    return Product.apply
+
+
+@every_seed
+@pytest.mark.parametrize("dtype", [SINGLE, HALF, BRAIN], ids=str)
+def test_what_is_saved_in_fewer_bits_is_no_honest_rounding(dtype, seed):
+    """Errors at points nearby excused any error that is another one there."""
+    inputs = normal(12, 24, seed=seed), normal(8, 24, seed=seed + 9)
+    kernel, verdict = silu_product_that_saves(dtype), PASSED if dtype is SINGLE else FAILED
+    result = checked(kernel, inputs, reference=silu_product, seed=seed)
+    assert result.verdict is verdict, result
+    report = gradproof.compare(kernel, silu_product, inputs, seed=seed)
+    assert report.verdict is verdict, str(report)
+
+
+@every_seed
+def test_float32_after_a_region_of_autocast_is_decided_in_forward_mode(seed):
+    def network(x, w, v):
+        with torch.autocast("cpu", BRAIN):
+            h = torch.nn.functional.gelu(x @ w.mT)
+        return torch.nn.functional.linear(h.float(), v)
+
+    inputs = normal(8, 16, seed=seed), normal(12, 16, seed=3), normal(4, 12, seed=4)
+    for mode in ("backward", "forward"):
+        assert checked(network, inputs, checks=(mode,), seed=seed).verdict is PASSED, mode

@@ -20,7 +20,7 @@ from gradproof._data.results import MeasuredBlock, PointResult, inconclusive_poi
 from gradproof._data.space import root_mean_square
 from gradproof._low_precision.references import Reference, find_references
 from gradproof._low_precision.rounding_result import rounding_result
-from gradproof._low_precision.rounding_runs import RUNS, ClaimedBesideExact, ModeBesideReference
+from gradproof._low_precision.rounding_runs import ClaimedBesideExact, ModeBesideReference
 from gradproof._low_precision.rounding_tests import array_deviations
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Mode, Unsupported
 from gradproof._measurements import Measurements
@@ -175,9 +175,7 @@ def _explained_claims(
         arrays = list(array_deviations(sides, tolerance, until_doubt=True))
         if all(array.is_right for array in arrays):
             claims, reason = rounding_result(sides, arrays, **words), beside.other_value(sides)
-            # What explains no error of the claims is not asked to explain another value.
-            is_last = len(sides.errors) >= RUNS
-            if claims.verdict is Verdict.PASSED and (is_last or not reason):
+            if claims.verdict is Verdict.PASSED and not reason:
                 return sides, claims, reason
     arrays = list(array_deviations(sides, tolerance))
     return sides, rounding_result(sides, arrays, **words), beside.other_value(sides)

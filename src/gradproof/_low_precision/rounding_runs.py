@@ -139,11 +139,9 @@ class ModeBesideReference:
             yield sides
         distance, honest = self._distances_of_values(sides)
         is_other = honest > 0 and distance > _OTHER_VALUE * honest
-        if not (self.settings.accumulate or self.settings.trusted):
-            formats = self._formats_of_casts(sides.grain)
-            if is_other and not formats:
-                formats = self._coarser_formats(sides, distance / honest)
-            for grain in formats:
+        if is_other and not (self.settings.accumulate or self.settings.trusted):
+            known = self._formats_of_casts(sides.grain)
+            for grain in known or self._coarser_formats(sides, distance / honest):
                 bits = f"{-math.log2(grain.unit):.0f} bits"
                 note = f"the function computes in {bits} inside, whatever its arrays are"
                 sides = replace(sides, grain=grain, note=note)
@@ -215,8 +213,8 @@ class ModeBesideReference:
 
         There the claims are rounded anew: what their errors have in common is a mistake, and by
         what they differ is rounding, also that of another algorithm, as of exp(s - log sum exp s).
-        Beside honest runs of the function itself, or one rounding of each result, they count for a
-        few times as much at most: a fused operator, or a kernel, rounds where no run does.
+        Beside honest runs, or one rounding of each result, they count for a few times as much at
+        most: a fused operator, or a kernel, rounds where no run does.
         """
         near, step, point = list[Values](), max(2 * sides.grain.unit, _NEAR), self.map.point
         for number in range(RUNS):
@@ -232,15 +230,13 @@ class ModeBesideReference:
         moved = np.nan_to_num(near, posinf=0.0, neginf=0.0)  # a NaN excuses no other one
         spread = (moved - np.mean(moved, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
         size, honest = root_mean_square(spread), root_mean_square(sides.errors)
-        if self.is_own:
+        if self.is_own or len(sides.errors):
             least = max(sides.grain.unit * root_mean_square(sides.exact), 1e-300)
             errors = sides.errors if honest > least else spread * (least / max(size, least))
             times = max(size / max(honest, least), 1.0)
             return replace(sides, errors=errors * min(times, OTHER_ALGORITHM))
-        both = [sides.errors, spread] if len(sides.errors) else [spread]
-        other = sides.other_algorithm or (size > honest and sides.grain.unit <= SINGLE)
-        errors = len(both) ** 0.5 * np.concatenate(both)
-        return replace(sides, errors=errors, other_algorithm=other, why_no_runs="")
+        other = sides.other_algorithm or sides.grain.unit <= SINGLE
+        return replace(sides, errors=spread, other_algorithm=other, why_no_runs="")
 
     def _with_honest_runs(self, sides: ClaimedBesideExact, numbers: range) -> ClaimedBesideExact:
         """The sides with the errors of these honest runs, beside those with smaller numbers."""
