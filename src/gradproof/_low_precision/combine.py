@@ -246,7 +246,9 @@ def _formula_result(exact: Measurements, mode: Mode, check: str, *, quick: bool)
         if point_result(alone).verdict is Verdict.FAILED:
             text = f"{found.summary}, unless it rounds as in float32 inside"
             return found if _is_exact(found.block) else inconclusive_point(text)
-    return other.with_notes("the claims are rounded as in float32, whatever the arrays are")
+    return other.with_notes(
+        "in float64 the claims are off by no more than rounding in float32 inside would explain"
+    )
 
 
 def _is_exact(block: MeasuredBlock) -> bool:
