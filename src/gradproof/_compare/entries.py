@@ -27,7 +27,7 @@ from gradproof._compare.nonsmooth import (
     slopes_of_ties,
     slopes_with_neighbours,
 )
-from gradproof._compare.screen import Screen
+from gradproof._compare.screen import CANCELS, Screen
 from gradproof._compare.tolerances import Decisions, decide
 from gradproof._data.formats import DOUBLE
 from gradproof._data.records import Finding, Kink, Verdict
@@ -223,7 +223,10 @@ class _Law:
         """Decide the entries of some columns; `further` is rounding of claims that was measured."""
         comparison, settings = self.comparison, self.comparison.settings
         outputs, claimed = self.row_sizes.size, self.claimed[:, which].T.reshape(-1)
+        sizes = np.where(np.isfinite(claimed), np.abs(claimed), 0.0).reshape(-1, outputs)
         beside = np.tile(self.row_sizes, len(which))
+        # The terms of a row may cancel in all of its entries, and are as large as those of others.
+        terms = np.minimum(np.repeat(sizes.max(axis=1), outputs), CANCELS * beside)
         typical = np.maximum(beside, root_mean_square(self.row_sizes))
         tolerance = settings.atol * np.repeat(np.abs(self.u[self.columns[which]]), outputs)
         tolerance = tolerance + settings.rtol * slopes.size
@@ -233,7 +236,7 @@ class _Law:
         slopes = replace(slopes, bar=np.where(unknown & ~zero, np.inf, slopes.bar))
         # Iterative solvers, and other sums that cancel, leave half the digits of a row as zero.
         half = math.sqrt(comparison.claim.unit) * beside
-        rounding = np.where(zero, half, 0.0) + comparison.rounding(beside) + further
+        rounding = np.where(zero, half, 0.0) + comparison.rounding(beside, terms) + further
         return decide(
             slopes,
             claimed,
