@@ -68,13 +68,18 @@ class Measurements:
         known = self.map.resolution, self.without_casts.cast_unit if self.without_casts else 0.0
         return max([*known, *(slot.grain.unit for slot in slots if slot.size)])
 
+    @property
+    def value_unit(self) -> float:
+        """Unit round-off of F: of the dtypes, or of the format that all of its values have."""
+        return max(self.unit, self.function.coarsest_unit)
+
     @cached_property
     def arithmetic_unit(self) -> float:
         """Unit round-off of claims: of the dtypes, of what values of F show, or `claimed_unit`.
 
         In double precision noise like that of single precision shows a part of F in that.
         """
-        unit = max(self.unit, self.function.coarsest_unit, self.claimed_unit)
+        unit = max(self.value_unit, self.claimed_unit)
         size, single = np.abs(self.function.centre), FORMATS["float32"].unit
         if unit >= DOUBLE or not size.size:
             return unit
@@ -141,8 +146,7 @@ class Measurements:
     @property
     def steps(self) -> StepTables:
         """The steps by which F is moved."""
-        unit = max(self.unit, self.function.coarsest_unit)
-        return step_tables(unit, self.settings.largest_step)
+        return step_tables(self.value_unit, self.settings.largest_step)
 
     @cached_property
     def slopes(self) -> Slopes:

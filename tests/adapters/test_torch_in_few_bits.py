@@ -332,13 +332,13 @@ def changed_first(backward, change):
     return changed
 
 
-def of_one_entry(gradient, _):
+def column_half_more(gradient, _):
     return gradient * torch.where(torch.arange(gradient.shape[1]) == 1, 1.5, 1.0).to(gradient)
 
 
 MISTAKES = {
     "2 %": lambda gradient, _: 1.02 * gradient,
-    "a column": of_one_entry,
+    "a column": column_half_more,
     "squared": lambda gradient, cotangent: gradient * cotangent.abs().mean(),
 }
 

@@ -331,19 +331,15 @@ EXHIBITS = (
         place=(0, (2,), 0, ()),
     ),
     # Outputs of several units.
-    Exhibit(
-        name="one_percent_too_much_in_a_row_of_the_smallest_unit",
-        make_inputs=lambda: (leaf(1.3, 0.7),),
-        wrong=ruled(force_and_energy, lambda g, x: row_of_energy(1.01, g, x)),
-        right=force_and_energy,
-        place=(0, None, 0, (1,)),
-    ),
-    Exhibit(
-        name="a_row_of_the_smallest_unit_left_out",
-        make_inputs=lambda: (leaf(1.3, 0.7),),
-        wrong=ruled(force_and_energy, lambda g, x: row_of_energy(0.0, g, x)),
-        right=force_and_energy,
-        place=(0, None, 0, (1,)),
+    *(
+        Exhibit(
+            name=f"a_row_of_the_smallest_unit_{what}",
+            make_inputs=lambda: (leaf(1.3, 0.7),),
+            wrong=ruled(force_and_energy, partial(row_of_energy, factor)),
+            right=force_and_energy,
+            place=(0, None, 0, (1,)),
+        )
+        for what, factor in (("a_hundredth_too_large", 1.01), ("left_out", 0.0))
     ),
     # Accused while their scales were made.
     Exhibit(

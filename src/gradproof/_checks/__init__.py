@@ -55,9 +55,8 @@ def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
     if row.compares and result.verdict is Verdict.FAILED and (reason := measurements.randomness):
         return CheckResult(row.name, Verdict.INCONCLUSIVE, reason)
     may_run_in_double = row.compares and row.order == 1 and not (row.named or settings.trusted)
-    if result.verdict is not Verdict.PASSED or not may_run_in_double:
-        return result
-    if measurements.arithmetic_unit <= SINGLE:
+    is_in_few_bits = may_run_in_double and measurements.value_unit > SINGLE
+    if result.verdict is not Verdict.PASSED or not is_in_few_bits:
         return result
     return _failure_in_double(row, measurements.in_few_bits or measurements) or result
 

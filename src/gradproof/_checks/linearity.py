@@ -77,7 +77,8 @@ def _mode_result(products: ClaimedProducts) -> CheckResult:
     split, findings = total.split, total.findings()
     is_formula_linear = bool(findings) and _is_linear_in_double(products)
     if is_formula_linear and (few := measurements.in_few_bits) is not None:
-        findings = _SplitSum(few.forward if products.is_forward else few.backward).findings()
+        total = _SplitSum(few.forward if products.is_forward else few.backward)
+        split, findings = total.split, total.findings()
     name, probe = products.mode_name, products.probe_name
     if not findings:
         single = " and of one entry" if split.terms[-1].kind == "single" else ""

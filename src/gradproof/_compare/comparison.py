@@ -164,7 +164,7 @@ def comparison_of(
         claimed_unit: unit round-off of the claims, where it is larger than that of F and than the
             measurements say.
     """
-    unit = max(measurements.unit, measurements.function.coarsest_unit)
+    unit = measurements.value_unit
     claimed_unit = max(unit, claimed_unit, measurements.claimed_unit)
     return Comparison(
         measurements=measurements,

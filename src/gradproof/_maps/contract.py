@@ -294,9 +294,9 @@ class DifferentiableMap(abc.ABC):
 
     @property
     def cast_unit(self) -> float:
-        """Unit round-off of the coarsest format that the function casts to; of doubles alone.
+        """Unit round-off of the coarsest format that a function of doubles casts these to.
 
-        0.0 where it casts to none, or that is not known.
+        0.0 where it casts them to none, or that is not known.
         """
         return 0.0
 
