@@ -7,8 +7,7 @@ the latter.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -31,7 +30,7 @@ def vector_findings(
     expected: Values,
     what: str,
     *,
-    terms: Sequence[Values] = (),
+    terms: Iterable[Values] = (),
     kind: str = "",
     rounding: Callable[[], Values] | None = None,
 ) -> tuple[Finding, ...]:
@@ -53,7 +52,9 @@ def vector_findings(
     """
     if are_equal(got, expected):
         return ()
-    size = reduce(np.add, [finite_values(np.abs(term)) for term in terms or (expected,)])
+    size = np.zeros_like(expected)
+    for term in terms or (expected,):
+        size += finite_values(np.abs(term))
     allowed = _allowed_gap(products, size)
     wrong = _disagreements(products.space, got, expected, size, allowed)
     if wrong.any():  # what the cheapest measurement of rounding explains needs no other one
@@ -161,7 +162,10 @@ def _allowed_gap(products: ClaimedProducts, size: Values) -> Values:
                 span = products.space.span(position)
                 allowed[span] += _OF_LARGEST * float(size[span].max())
         allowed += ulps / measurements.scales
-    return np.asarray(allowed + settings.atol + settings.slack * size)
+    allowed += settings.atol
+    if settings.slack:
+        allowed += settings.slack * size
+    return np.asarray(allowed)
 
 
 def _disagreements(

@@ -9,6 +9,7 @@ and to the terms is measured, and allowed, where they seem not to add up.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import reduce
@@ -189,7 +190,7 @@ class _SplitSum:
         if self.refused:  # what overflows at the usual size too is for the checks of the modes
             got = np.where(np.isfinite(got), got, expected)
         pairs = zip(self.terms, self.split.terms, strict=True)
-        sizes = [product / max(1.0, abs(term.weight)) for product, term in pairs]
+        sizes = (product / max(1.0, abs(term.weight)) for product, term in pairs)
         what = (
             f"two parts of a {self._products.probe_name}, of {self.split.sizes}, against the whole"
         )
@@ -199,7 +200,7 @@ class _SplitSum:
             got,
             expected,
             what,
-            terms=[*sizes, *self.parts],
+            terms=itertools.chain(sizes, self.parts),
             rounding=self._rounding,
         )
 
