@@ -33,6 +33,32 @@ def two_good_and_a_third(x: Tensor):
     return x.sin(), x.exp(), x.cos()
 
 
+def interpolated(factor: float) -> Callable[..., Any]:
+    """The sum of a table between its entries; the gradient of the table times `factor`.
+
+    Runs with every operation rounded must not read other entries of the table.
+    """
+
+    def value(table: Tensor, x: Tensor) -> Tensor:
+        at = x.floor().long()
+        part = x - x.floor()
+        return ((1 - part) * table[at] + part * table[at + 1]).sum()
+
+    def backward(g: Tensor, table: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        at = x.floor().long()
+        part, none = x - x.floor(), torch.zeros_like(table)
+        found = none.index_add(0, at, 1 - part).index_add(0, at + 1, part)
+        return factor * g * found, g * (table[at + 1] - table[at])
+
+    return ruled(value, backward)
+
+
+def table_and_places() -> tuple[Tensor, Tensor]:
+    table = torch.linspace(1, 2, 7, dtype=torch.float64) + 0.01 * normal(7).detach()
+    places = torch.linspace(0.13, 5.7, 20, dtype=torch.float64)
+    return table.requires_grad_(), places.requires_grad_()
+
+
 class SoftmaxAndSize(torch.autograd.Function):
     """Softmax, and beside it log-sum-exp, which is said to have no derivative."""
 
@@ -130,6 +156,12 @@ EXHIBITS = (
             right=square_beside(other, 1.0),
         )
         for what, other in (("an_index", torch.argsort), ("a_mask", lambda x: (x > 0).double()))
+    ),
+    Exhibit(
+        name="1e-4_too_much_beside_places_that_steer_an_index",
+        make_inputs=table_and_places,
+        wrong=interpolated(1 + 1e-4),
+        right=interpolated(1.0),
     ),
     Exhibit(
         name="gradient_none_for_an_input_that_matters",

@@ -33,6 +33,7 @@ _EXACT_NAMES = """
     reshape transpose broadcast_in_dim slice dynamic_slice concatenate squeeze rev pad gather
     neg abs sign max min select_n copy copy_p stop_gradient reduce_max reduce_min real imag
     conj complex expand_dims sort iota dynamic_update_slice split convert_element_type pvary
+    floor ceil round
 """
 _EXACT = frozenset(_EXACT_NAMES.split())
 # Factorisations are exact for a matrix that is off by rounding of its largest entry (Higham,

@@ -43,6 +43,9 @@ _MOVING_NAMES = """
     permute_copy repeat roll select_backward slice_backward stack t_copy transpose_copy view_copy
 """
 _MOVING = frozenset(f"aten::{name}" for name in _MOVING_NAMES.split())
+# Operations that return whole numbers, which are exact.
+_CUTTING_NAMES = "floor ceil round trunc floor_divide div"
+_CUTTING = frozenset(f"aten::{name}" for name in _CUTTING_NAMES.split())
 # A quotient just below a whole number is rounded up to it before it is cut.
 _WHOLE = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
 
@@ -80,6 +83,8 @@ class Rounding(DispatchMode):
         elif kind == "fused" or (kind == "statistics" and self._unit <= SINGLE):
             args = tuple(map(self._perturbed_entries, args))
         result = self._result_before_last_rounding(func, args, kwargs)
+        if not self._tiny and _is_exact(func, args, result):
+            return result
         if kind == "moving":
             if _is_double(result):
                 self._remember(result)
@@ -199,6 +204,27 @@ class Rounding(DispatchMode):
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         generator, shape = self._generators[device], (*like.shape, *more)
         return torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
+
+
+def _is_exact(func: Any, args: Sequence[Any], result: Any) -> bool:
+    """Whether any arithmetic finds this result: whole numbers, cut or computed of such.
+
+    An index is made of them, and another one is another function. On a grid they stay what they are
+    without this.
+    """
+    is_cut = func._schema.name.removesuffix("_") in _CUTTING
+    return _is_whole(result) and (is_cut or all(map(_is_whole, args)))
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether there are only whole numbers, flags or no numbers in an argument or a result."""
+    if isinstance(value, (tuple, list)):
+        return all(map(_is_whole, value))
+    if isinstance(value, (float, complex)):
+        return not value.imag and value.real.is_integer()
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return True
+    return _is_double(value) and not value.is_complex() and torch.equal(value, value.trunc())
 
 
 @functools.cache
