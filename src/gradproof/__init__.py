@@ -7,6 +7,7 @@ package imports no framework, and NumPy only when a name that needs it is first 
 """
 
 import importlib as _importlib
+import random as _random
 import typing as _typing
 
 from gradproof._data.by_hand import by_hand
@@ -74,7 +75,11 @@ for _name in set(__all__) - set(_LATER):
 def __getattr__(name: str) -> _typing.Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(_importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    state = _random.getstate()  # Rich draws a number when it is imported
+    try:
+        found = getattr(_importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    finally:
+        _random.setstate(state)
     globals()[name] = _set_public_module(found, __name__)
     return globals()[name]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 import gradproof
-from exhibits.frame import normal
+from exhibits.frame import normal, ruled
 
 
 class Weighted(torch.autograd.Function):
@@ -29,6 +30,29 @@ class Weighted(torch.autograd.Function):
 
 
 INPUTS = (normal(4), normal(4, seed=2), normal(4, seed=3))
+
+
+def test_a_saved_constant_that_a_kernel_overwrites_is_found():
+    def backward(g, x, w):
+        found = g * w
+        w.data.zero_()  # as a kernel writes, unseen by autograd
+        return found, None
+
+    product = ruled(lambda x, w: x * w, backward)
+    report = gradproof.check(product, (normal(4), normal(4, seed=2).detach()), seed=0)
+    (finding,) = report["side_effects"].findings
+    assert "the backward changed a tensor saved for it" in finding.message
+
+
+def test_an_array_of_numpy_among_the_arguments_is_handed_over_as_a_copy():
+    def scaled(x, factors):
+        y = x * float(factors[0])
+        factors *= 2
+        return y
+
+    factors = np.ones(4)
+    assert gradproof.check(scaled, (normal(4), factors), seed=0).verdict == "passed"
+    assert (factors == 1).all()
 
 
 def test_a_backward_that_raises_where_an_input_needs_no_gradient_is_found():

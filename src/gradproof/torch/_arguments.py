@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from gradproof._adapters.arrays import chosen_names
@@ -51,7 +52,8 @@ class Choice:
 class Arguments:
     """Positional and keyword arguments, and captured tensors, with exchangeable ones among them.
 
-    Other tensors are handed over as private copies, made anew whenever the function changed one.
+    Other tensors are handed over as private copies, made anew whenever the function changed one,
+    and arrays of NumPy as copies, made anew for every call.
 
     Attributes:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
@@ -80,6 +82,7 @@ class Arguments:
         paths = [self._tree.paths[place] for place in self._where]
         self.optional = [k for k, path in enumerate(paths) if choice.derived or path[0].idx == 2]
         self._make_leaves(names)
+        self._arrays = [k for k, leaf in enumerate(self._flat) if isinstance(leaf, np.ndarray)]
         self._parameters = [
             k for k, leaf in enumerate(self.leaves) if type(leaf.original) is torch.nn.Parameter
         ]
@@ -124,6 +127,10 @@ class Arguments:
         }
         self._flat = self._flat.copy()
         self._versions: dict[int, int] = {}
+        self.renew_copies()
+
+    def renew_copies(self) -> None:
+        """Make the private copies anew, also those that were written into unseen, as by `.data`."""
         for position in self._given:
             self._renew_copy(position)
 
@@ -143,6 +150,8 @@ class Arguments:
         flat = self._flat.copy()
         for position, tensor in zip(self._where, tensors, strict=True):
             flat[position] = tensor
+        for position in self._arrays:
+            flat[position] = flat[position].copy()
         args, kwargs, held = (flat, {}, {}) if self._is_flat else self._tree.rebuilt(flat)
         try:
             if self.captured.is_empty:

@@ -12,6 +12,7 @@ from gradproof._adapters.arrays import name_at
 from gradproof._data.inputs import name_of, parameter_names
 from gradproof._data.options import container
 from gradproof.errors import UsageError
+from gradproof.torch._arguments import Arguments, Choice
 from gradproof.torch._call import backward_gradients
 from gradproof.torch._compat import pytree
 from gradproof.torch._guards import WrongNumberError, as_tuple
@@ -70,8 +71,9 @@ def _description(tensor: torch.Tensor) -> str:
 
 def _outputs_of_call(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """Those of one call that require grad. UsageError where some tensor has no coordinates."""
-    with torch.enable_grad():
-        result = func(*inputs)
+    arguments = Arguments(func, inputs, {}, Choice())
+    with torch.enable_grad():  # of private copies: a function may write into what it is handed
+        result = arguments.call(func, [leaf.copy().requires_grad_() for leaf in arguments.leaves])
     name = name_of(func)
     if pytree.tree_leaves(container(f"the result of {name}", result)):
         named_outputs(result, name)

@@ -45,6 +45,7 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     found = graph.overwritten_gradients()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
     gradients = [_grad_mark(leaf.original) for leaf in leaves]
+    graph.call.arguments.renew_copies()  # an earlier run may have left what this one would write
     tensors = graph.call.inputs.copy_inputs()
     inputs = _watch(tensors)
     saved: list[torch.Tensor] = []
