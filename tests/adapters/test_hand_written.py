@@ -252,12 +252,22 @@ def test_a_gradient_of_another_shape_is_a_finding():
         ((lambda x: "word", X), {"vjp": vjp}, "returned no array"),
         ((f, ()), {"vjp": vjp, "kwargs": {"x": X}}, "keyword arguments are not differentiated"),
         ((np.sin, X), {"vjp": vjp, "names": ["a", "b"]}, "names: expected 1"),
+        ((np.multiply, (X, X.astype("g"))), {"vjp": vjp}, "pass it as float64 or complex128"),
     ],
 )
 def test_bad_input_gets_one_sentence(arguments, options, sentence):
     with pytest.raises(UsageError) as caught:
         check(*arguments, **options)
     assert sentence in str(caught.value)
+
+
+def test_numbers_in_the_byte_order_of_a_file_are_inputs():
+    def claims(x, y, v):
+        return v * y, 0 * v
+
+    report = check(lambda x, y: x * y, (X, X.astype(">f8")), vjp=claims)
+    assert report.inputs == ("x: float64[4]", "y: float64[4]")
+    assert {finding.input.name for finding in report.findings} == {"y"}
 
 
 def test_an_infinite_entry_is_held():

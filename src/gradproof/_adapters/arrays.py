@@ -53,7 +53,9 @@ _COMPLEX = {"complex64": "float32", "complex128": "float64"}
 
 @cache  # as NumPy takes longer to write it than to add a few numbers
 def dtype_name(dtype: Any) -> str:
-    """`float32`, whatever the framework: PyTorch writes `torch.float32`."""
+    """`float32`, whatever the framework or the byte order: PyTorch writes `torch.float32`."""
+    if isinstance(dtype, np.dtype):
+        dtype = dtype.newbyteorder("=")
     return str(dtype).rpartition(".")[2]
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gradproof._adapters import framework_of, samples_module
-from gradproof._adapters.arrays import Piece, kind_of, to_numpy
+from gradproof._adapters.arrays import Piece, kind_of, name_at, to_numpy
 from gradproof._data.by_hand import ByHand
+from gradproof._data.inputs import parameter_names
 from gradproof._data.options import short_repr
 from gradproof.errors import UsageError
 
@@ -27,6 +28,14 @@ class HandWrittenCall:
     def differentiable(self) -> list[int]:
         """Positions of the inputs that can be differentiated. UsageError where there is none."""
         places = [place for place, value in enumerate(self.inputs) if kind_of(value)]
+        for place, value in enumerate(self.inputs):
+            dtype = getattr(value, "dtype", None)
+            if place not in places and isinstance(dtype, np.dtype) and dtype.kind in "fc":
+                name = name_at(parameter_names(self.hand.fn), place)
+                raise UsageError(
+                    f"{name}: arrays of {dtype} are not differentiated here; pass it as float64 or "
+                    "complex128"
+                )
         if not places:
             raise UsageError(
                 "inputs: expected at least one array of real or complex floating numbers (of "
