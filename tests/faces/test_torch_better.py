@@ -10,6 +10,7 @@ import torch
 import gradproof
 import gradproof.torch as ours
 from exhibits.cotangents import over_what_was_saved
+from exhibits.frame import ruled
 from faces.torch_cases import F64, custom, real
 from gradproof.errors import DerivativeWarning, UsageError
 
@@ -69,6 +70,27 @@ def test_inputs_are_restored_when_the_function_raises():
     with pytest.raises(KeyError):
         ours.gradcheck(raises_from_the_third_call_on(), x)
     assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("gradcheck", [ours.gradcheck, ours.gradgradcheck])
+def test_nothing_of_the_callers_is_written_into(gradcheck):
+    def writing(x, shift):
+        shift.mul_(3)
+        x.register_hook(lambda grad: grad)
+        return norm(x)
+
+    norm, x, shift = torch.nn.BatchNorm1d(3, dtype=torch.float64), real(4, 3), torch.ones(3)
+    assert gradcheck(writing, (x, shift))
+    assert norm.num_batches_tracked == 0
+    assert (shift == 1).all()
+    assert not x._backward_hooks
+
+
+def test_the_gradient_of_a_zero_cotangent_is_zero_whatever_is_tolerated():
+    off = ruled(torch.sin, lambda g, x: g * x.cos() + 1e-9)
+    for options in ({}, {"eps": 1e-5}):
+        with pytest.raises(ours.GradcheckError, match="undefined or zero"):
+            ours.gradcheck(off, real(3), **options)
 
 
 @pytest.mark.parametrize(

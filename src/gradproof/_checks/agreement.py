@@ -33,6 +33,7 @@ def vector_findings(
     terms: Iterable[Values] = (),
     kind: str = "",
     rounding: Callable[[], Values] | None = None,
+    is_tolerant: bool = True,
 ) -> tuple[Finding, ...]:
     """Findings for the entries in which a product is not what it should be, largest gap first.
 
@@ -49,6 +50,7 @@ def vector_findings(
         terms: vectors whose sizes together bound the rounding of `got`; `expected` where empty.
         kind: of the findings; the name of the check where it is "".
         rounding: measures what rounding does besides to `got`, where it is not `expected`.
+        is_tolerant: whether what the user tolerates is allowed.
     """
     if are_equal(got, expected):
         return ()
@@ -56,6 +58,9 @@ def vector_findings(
     for term in terms or (expected,):
         size += finite_values(np.abs(term))
     allowed = _allowed_gap(products, size)
+    if is_tolerant:
+        settings = products.measurements.settings
+        allowed += settings.atol + settings.slack * size
     wrong = _disagreements(products.space, got, expected, size, allowed)
     if wrong.any():  # what the cheapest measurement of rounding explains needs no other one
         explained = allowed + products.rounding_by_factors
@@ -145,12 +150,12 @@ def _gap_findings(
 
 
 def _allowed_gap(products: ClaimedProducts, size: Values) -> Values:
-    """What two claims of a vector may differ by, by rounding and by what the user tolerates.
+    """What two claims of a vector may differ by, by rounding.
 
     `size` is that of the terms that are added up in each entry.
     """
     measurements = products.measurements
-    settings, unit = measurements.settings, measurements.arithmetic_unit
+    unit = measurements.arithmetic_unit
     allowed = math.sqrt(unit) * size
     ulps = (ULPS_OF_VALUE if unit < SINGLE else _FEW_ULPS) * unit * measurements.largest_value
     if products.is_forward:  # entries of J u are rounded by each other
@@ -162,9 +167,6 @@ def _allowed_gap(products: ClaimedProducts, size: Values) -> Values:
                 span = products.space.span(position)
                 allowed[span] += _OF_LARGEST * float(size[span].max())
         allowed += ulps / measurements.scales
-    allowed += settings.atol
-    if settings.slack:
-        allowed += settings.slack * size
     return np.asarray(allowed)
 
 

@@ -78,7 +78,9 @@ class _MissingSlots:
         got = self._product_without(frozenset(range(len(self._space.slots))))
         if isinstance(got, Finding):
             return (got,)
-        return self._disagreements(got, np.zeros_like(got), (), "all cotangents undefined")
+        what = "all cotangents undefined"
+        # Zero, whatever is tolerated: a tolerance is for measured numbers.
+        return self._disagreements(got, np.zeros_like(got), (), what, is_tolerant=False)
 
     def findings(self) -> tuple[Finding, ...]:
         """What is wrong where a group of slots is missing; of the first such split."""
@@ -111,14 +113,29 @@ class _MissingSlots:
         return self._disagreements(got, expected, (expected,), what)
 
     def _disagreements(
-        self, got: Values, expected: Values, terms: tuple[Values, ...], what: str
+        self,
+        got: Values,
+        expected: Values,
+        terms: tuple[Values, ...],
+        what: str,
+        *,
+        is_tolerant: bool = True,
     ) -> tuple[Finding, ...]:
         # A claim of NaN is for the check of its mode, which says so once.
         got = np.where(np.isnan(self._whole), expected, got)
         kind = "undefined tangent" if self._products.is_forward else ""
         if self._products.is_forward:  # what is missing was a part of the whole: rounded by it
             terms = (*terms, self._whole)
-        return vector_findings(_NAME, self._products, got, expected, what, terms=terms, kind=kind)
+        return vector_findings(
+            _NAME,
+            self._products,
+            got,
+            expected,
+            what,
+            terms=terms,
+            kind=kind,
+            is_tolerant=is_tolerant,
+        )
 
     def _product_without(self, missing: Group) -> Values | Finding:
         """The product for a probe of which some slots are missing; a finding where that raises."""
