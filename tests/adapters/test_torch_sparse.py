@@ -66,6 +66,13 @@ def test_a_wrong_entry_of_a_sparse_gradient_is_named(layout, blocksize, masked):
     assert {finding.input_index for finding in report["backward"].findings} == {(1, 0)}
 
 
+def test_of_entries_that_are_not_stored_the_cause_names_masked():
+    report = gradproof.check(torch.sparse.mm, (sparse(), DENSE), seed=0)
+    (cause,) = report["backward"].causes
+    assert cause.name == "unspecified entries"
+    assert "Settings(masked=True)" in cause.advice
+
+
 @both
 def test_an_uncoalesced_tensor_stays_so(masked):
     indices, values = torch.tensor([[0, 0, 1], [1, 1, 2]]), torch.tensor([1.0, 2, 3], dtype=DOUBLE)

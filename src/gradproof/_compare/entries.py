@@ -136,7 +136,9 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
         total, number = block.wrong.size, int(block.wrong.sum())
         text = f"{number:,} of {total:,} entries wrong"
         findings = found.wrong_findings(comparison)
-        return PointResult(Verdict.FAILED, text, findings, kinks=kinks, block=block)
+        is_known = np.isfinite(block.error[block.wrong]).all()  # else there is no cause in them
+        evidence = block if is_known else None
+        return PointResult(Verdict.FAILED, text, findings, kinks=kinks, block=evidence)
     if block.whole and kinked.any():
         mismatch = joint_mismatch(comparison, claimed, block.allowed, kinked.sum(axis=1))
         if mismatch is not None:
@@ -367,6 +369,7 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
 def _judge_by_classic_step(comparison: Comparison, found: Entries, unknown: Mask) -> None:
     """Decide open entries by a plain central difference, as PyTorch's gradcheck does.
 
+    Their error bars stay as they were, infinite at a jump: no step is known to be right.
     Not of unknown entries, nor of outputs in few bits, which so short a step does not move.
     """
     settings, step = comparison.settings, comparison.settings.classic_step
@@ -383,7 +386,6 @@ def _judge_by_classic_step(comparison: Comparison, found: Entries, unknown: Mask
         wrong = decided & ~close
         for table, value in ((found.low, slope), (found.high, slope), (found.allowed, allowed)):
             table[wrong, k] = value[wrong]
-        found.bar[wrong, k] = 0.0
         found.wrong[:, k] |= wrong
         found.open[:, k] &= ~decided
 

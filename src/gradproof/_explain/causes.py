@@ -14,6 +14,8 @@ ADVICE = {
     "that a where() or a mask throws away",
     "zero": "look for detach(), .data, .item(), a result computed without gradient, a returned "
     "None, a loop that ends too early, or a value that was saved as if it were a constant",
+    "unspecified entries": "where only the entries that a sparse tensor stores are variables, as "
+    "of torch.sparse.mm, pass settings=gradproof.Settings(masked=True); masked=True to gradcheck",
     "sign": "look for a minus that is missing: b in a - b, 1 - x, -log; or for abs(); of one "
     "that is reversed on purpose pass the definition as reference= with trusted=True",
     "factor": "look in the chain rule for a factor that is applied twice, forgotten, or another "

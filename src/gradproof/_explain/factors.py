@@ -21,12 +21,18 @@ _ULPS = 16.0  # roundings of a format that its numbers may be off by
 def zero_entries(block: InputBlock) -> Cause | None:
     """Nothing arrives where something should. No number is fitted."""
     wrong = block.wrong
-    if not (np.abs(block.claimed[wrong]) <= 1e-3 * block.allowed[wrong]).all():
+    zero = np.minimum(1e-3 * block.allowed, 2.0**-24 * np.abs(block.measured))
+    if not (np.abs(block.claimed) <= zero)[wrong].all():
         return None
+    evidence = f"{count_of(block.wrong_count)} claimed 0"
+    is_stored = block.point[block.columns] != 0
+    if "sparse" in block.slot.describe and not (wrong & is_stored).any():
+        message = f"entries that {block.name} does not store have a derivative, and 0 is claimed"
+        return named_cause("unspecified entries", message, evidence)
     message = "the wrong entries are claimed to be 0"
     if block.has_shape and block.whole and not block.claimed.any():
         message = f"nothing arrives at {block.name}"
-    return named_cause("zero", message, f"{count_of(block.wrong_count)} claimed 0")
+    return named_cause("zero", message, evidence)
 
 
 def missing_mask(block: InputBlock) -> Cause | None:
