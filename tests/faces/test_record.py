@@ -112,6 +112,26 @@ def test_each_is_checked_by_itself():
     assert "Gate" in str(found).splitlines()[0]
 
 
+def test_a_function_that_writes_into_its_input_is_checked():
+    class Relu(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            x.clamp_(min=0)
+            ctx.save_for_backward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            (y,) = ctx.saved_tensors
+            return g * (y >= 0)
+
+    with gradproof.torch.record() as seen:
+        Relu.apply(torch.linspace(-1, 2, 4, dtype=torch.float64, requires_grad=True) * 1)
+    (result,) = seen.check().results
+    assert result.report.verdict == "failed"
+
+
 def test_the_budget_is_that_of_each():
     found = recorded().check(budget=5).reports.values()
     assert {str(report.verdict) for report in found} == {"inconclusive"}

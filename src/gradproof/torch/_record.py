@@ -125,12 +125,13 @@ class Seen:
             if isinstance(leaf, torch.Tensor) and id(leaf) not in held
         }
         is_function = isinstance(target, type)
+        is_in_place = is_function and _marks_inputs_dirty(target)
         others = [None if k in given else leaf for k, leaf in enumerate(leaves)]
 
         def function(*tensors: torch.Tensor) -> Any:
             filled = others.copy()
             for k, tensor in zip(given, tensors, strict=True):
-                filled[k] = tensor
+                filled[k] = tensor.clone() if is_in_place else tensor  # autograd protects leaves
             args, kwargs = pytree.tree_unflatten(filled, tree)
             call = target.apply if is_function else target
             return call(*args, **kwargs)
@@ -138,6 +139,12 @@ class Seen:
         function.__name__ = function.__qualname__ = name
         function.__module__ = "torch"
         return Met(name, place, function, tuple(given.values()))
+
+
+def _marks_inputs_dirty(function: type[torch.autograd.Function]) -> bool:
+    """Whether a Function says that it writes into its inputs."""
+    codes = [getattr(m, "__code__", None) for m in (function.forward, function.setup_context)]
+    return any("mark_dirty" in code.co_names for code in codes if code is not None)
 
 
 @contextmanager
