@@ -59,6 +59,7 @@ def test_a_value_of_another_kind_is_refused_by_name(name):
 def test_names_of_another_kind_are_refused():
     assert refused(wrt=[2.5]) == "wrt: expected names, patterns or positions, got 2.5"
     assert refused(kwargs={1: 2}) == "kwargs: expected names as keys, got 1"
+    assert refused(names=[""]) == "names: expected different ones, none empty, got ['']"
 
 
 def test_long_representations_are_cut():
@@ -79,6 +80,20 @@ def test_long_representations_are_cut():
 def test_an_unknown_name_lists_the_known_ones_and_the_nearest(name, given, near):
     said = f"{name}: unknown '{given}' (did you mean '{near}'?); choose from "
     assert refused(**{name: [given]}).startswith(said)
+
+
+def test_an_unknown_keyword_is_refused_as_python_does_with_the_nearest():
+    with pytest.raises(TypeError, match=r"check\(\) has no option 'ordre' \(did you mean 'order'"):
+        gradproof.check(np.sin, POINT, ordre=2)
+
+
+def test_compare_names_its_own_arguments():
+    for arguments, sentence in [
+        ((3, np.sin), "fused: expected a function, got 3"),
+        ((np.sin, "s"), "eager: expected a function, got 's'"),
+    ]:
+        with pytest.raises(UsageError, match=sentence):
+            gradproof.compare(*arguments, POINT)
 
 
 def test_an_earlier_name_of_a_check_is_refused_with_the_present_one():

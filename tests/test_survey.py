@@ -93,6 +93,8 @@ def test_a_report_of_all_is_printed_and_saved(tmp_path):
     [
         ([], "cases: expected at least one"),
         (["kernels/"], "cases: expected records gradproof.Case"),
+        (sine_case(), "cases: expected several"),
+        ([gradproof.Case(np.sin, 1.0, ["order"])], "options: expected a dict"),
     ],
 )
 def test_what_are_no_cases_is_refused_at_once(cases, says):

@@ -23,6 +23,7 @@ from gradproof._data.by_hand import ByHand
 from gradproof._data.exceptions import exception_line
 from gradproof._data.frames import users_traceback
 from gradproof._data.inputs import name_of
+from gradproof._data.options import mapping, short_repr
 from gradproof._data.records import Report, Verdict
 from gradproof._engine import check
 from gradproof._render import terminal
@@ -93,11 +94,16 @@ def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[
         >>> [str(each.report.verdict) for each in gradproof.survey([gradproof.Case(sine, 1.0)])]
         ['passed']
     """
+    if isinstance(cases, Case) or not isinstance(cases, Iterable):
+        raise UsageError(f"cases: expected several gradproof.Case, got {short_repr(cases)}")
+    if not (executor is None or hasattr(executor, "submit")):
+        raise UsageError(f"executor: expected one with submit(), got {short_repr(executor)}")
     named: dict[str, Case] = {}
     count: Counter[str] = Counter()
     for case in cases:
         if not isinstance(case, Case):
             raise UsageError(f"cases: expected records gradproof.Case, got {type(case).__name__}")
+        mapping("options", case.options)
         unique = name = case.name or name_of(case.function)
         while unique in named:
             count[name] += 1

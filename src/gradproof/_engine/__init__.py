@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
 from gradproof._data.by_hand import ByHand
 from gradproof._data.inputs import name_of
+from gradproof._data.options import short_repr, unknown_name_message
 from gradproof._data.records import Report
 from gradproof._data.settings import Settings, run_settings
 from gradproof._engine import _sweep
@@ -26,24 +28,31 @@ __all__ = ["check", "compare", "run_checks"]
 _OF_GRADCHECK = ("eps", "raise_exception", "nondet_tol", "fast_mode", "masked")
 
 
-def _refuse_options_of_gradcheck(face: Callable[P, Result]) -> Callable[P, Result]:
-    """The function; it refuses options of PyTorch's gradcheck and says where they are taken."""
+class UnknownOptionError(UsageError, TypeError):
+    """A keyword that a function does not have."""
+
+
+def _refuse_unknown_options(face: Callable[P, Result]) -> Callable[P, Result]:
+    """The function; it refuses other options, and says where those of gradcheck are taken."""
+    known = inspect.signature(face).parameters
 
     @functools.wraps(face)
     def refuse_or_call(*args: P.args, **kwargs: P.kwargs) -> Result:
-        for name in kwargs:
+        for name in kwargs.keys() - known.keys():
             if name in _OF_GRADCHECK or name.startswith("check_"):
-                raise TypeError(
+                raise UnknownOptionError(
                     f"{face.__name__}() takes no {name}=: it is an option of "
                     "gradproof.torch.gradcheck, which takes the place of PyTorch's gradcheck"
                 )
+            message = unknown_name_message(name, known)
+            raise UnknownOptionError(f"{face.__name__}() has no option {message}")
         return face(*args, **kwargs)
 
     return refuse_or_call
 
 
 @guard_face
-@_refuse_options_of_gradcheck
+@_refuse_unknown_options
 def check(
     fn: Callable[..., Any] | ByHand,
     inputs: Any,
@@ -169,8 +178,11 @@ def compare(
         >>> bool(report)
         True
     """
-    if eager is None:
-        raise UsageError("eager: expected a function, got None")
+    for name, function in (("fused", fused), ("eager", eager)):
+        if not (callable(function) or isinstance(function, ByHand)):
+            raise UsageError(f"{name}: expected a function, got {short_repr(function)}")
+    if "reference" in options:
+        raise UsageError("reference: in compare it is `eager`; pass no other one")
     second = ("second_order",) if (options.get("order") or 1) > 1 else ()
     options.setdefault(
         "checks", ("value", "backward", "forward", "linearity", "second_point", *second)

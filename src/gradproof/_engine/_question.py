@@ -58,7 +58,7 @@ class Question:
         self._settings, self._domain = settings, domain
         self._variables = {
             "wrt": input_selection(wrt),
-            "names": None if names is None else options.strings("names", names),
+            "names": None if names is None else _different_names(names),
             "masked": bool(settings.masked),
         }
         self.adapter = _adapter_of(self.arguments, self.kwargs, fn)
@@ -92,6 +92,14 @@ def _adapter_of(arguments: Sequence[Any], kwargs: Mapping[str, Any], fn: Any) ->
             "jnp.asarray(x), or say what the derivative is, gradproof.by_hand(fn, vjp=...)"
         )
     return adapter
+
+
+def _different_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The `names` of `gradproof.check` as a tuple; UsageError where two inputs share one."""
+    found = options.strings("names", names)
+    if not all(found) or len(set(found)) < len(found):
+        raise UsageError(f"names: expected different ones, none empty, got {list(found)}")
+    return found
 
 
 def _keyword_arguments(fn: Any, kwargs: Any) -> Mapping[str, Any]:

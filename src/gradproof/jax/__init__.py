@@ -199,7 +199,7 @@ class _Question:
         tolerances: tuple[Tolerance, Tolerance, float | None],
         prefix: str = "",
     ) -> None:
-        self._f, self.prefix = options.function("f", f), prefix
+        self._f, self.prefix = options.function("f", f), str(prefix)
         self.target = name_of(f)
         self._args = _argument_tuple(args)
         self.arguments = JaxArguments(_plain_function(f), self._args, {})

@@ -69,8 +69,8 @@ def gradcheck(
         raise_exception: False returns False if a derivative is wrong.
         nondet_tol: largest difference between two runs of the same backward.
         check_undefined_grad: undefined gradients must mean zero.
-        check_grad_dtypes: accepted without effect: a gradient of another dtype than its input is
-            always refused.
+        check_grad_dtypes: accepted without effect: autograd casts a gradient to the dtype of its
+            input.
         check_batched_grad: vmap of the backward must agree with a loop.
         check_batched_forward_grad: vmap of forward mode must agree with a loop.
         check_forward_ad: check forward mode.
