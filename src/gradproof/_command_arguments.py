@@ -57,7 +57,7 @@ def target_function(option: str, text: str) -> Callable[..., Any] | ByHand:
         raise UsageError(f"{option}: {where!r} has no {path!r}") from None
     if not (callable(function) or isinstance(function, ByHand)):
         kind = type(function).__name__
-        raise UsageError(f"{option}: {text!r} is a {kind}, which cannot be called")
+        raise UsageError(f"{option}: {text!r} is of type {kind}, which cannot be called")
     return function  # type: ignore[no-any-return] # callable, as checked
 
 

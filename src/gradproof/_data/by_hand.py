@@ -90,6 +90,8 @@ def by_hand(
     functions = {"vjp": vjp, "jvp": jvp, "hess": hess, "hessp": hessp}
     for name, claim in functions.items():
         options.kind_or_none(options.function)(name, claim)
+    if grad is not None and grad is not True:
+        options.function("grad", grad)
     more = options.container("args", options.sequence("args", args))
     made = ByHand(fn, vjp, jvp, jac, grad, hess, hessp, more)
     if not made.claims:

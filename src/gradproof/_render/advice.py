@@ -92,4 +92,4 @@ def _advice(result: CheckResult, report: Report) -> str:
         how = "both modes are wrong: look at what they share, such as saved values"
     else:
         how = "compare the formula with the function"
-    return f"{how}, term by term, on a case of two or three entries"
+    return f"{how}, term by term, on the smallest case that fails"

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from gradproof._adapters.arrays import chosen_names
-from gradproof._data.inputs import parameter_names, selected_positions
-from gradproof._data.options import contained_values
+from gradproof._data.inputs import selected_positions
 from gradproof.errors import UsageError
 from gradproof.torch._captured import Captured
 from gradproof.torch._leaves import DenseLeaf, Leaf
@@ -30,6 +29,7 @@ from gradproof.torch._tree import (
     argument_position,
     differentiable_names,
     input_name,
+    refuse_hidden_tensors,
     tensors_in,
 )
 
@@ -73,7 +73,7 @@ class Arguments:
         given: tuple[Any, ...] = (tuple(inputs), dict(kwargs))
         self.captured = Captured(None if choice.derived else fn, tensors_in(given))
         self._tree = Tree((*given, dict(self.captured.tensors)))
-        _refuse_hidden_tensors(self._tree, fn)
+        refuse_hidden_tensors(self._tree, fn)
         self._flat, paths = self._tree.leaves, self._tree.paths
         are_leaves = len(paths) == len(inputs) and all(len(path) == 2 for path in paths)
         self._is_flat = are_leaves and not (kwargs or self.captured.tensors)
@@ -218,15 +218,3 @@ class Arguments:
             private.requires_grad_()
         self._flat[position] = private
         self._versions[position] = private._version
-
-
-def _refuse_hidden_tensors(tree: Tree, fn: Callable[..., Any]) -> None:
-    """UsageError where tensors that require grad are in a container that PyTorch does not know."""
-    for path, value in zip(tree.paths, tree.leaves, strict=True):
-        if any(tensor.requires_grad for tensor in tensors_in(list(contained_values(value) or ()))):
-            kind = type(value).__name__
-            raise UsageError(
-                f"{input_name(path, parameter_names(fn))} is a {kind} with tensors that require "
-                "grad, and PyTorch does not take such containers apart: register it, "
-                f"torch.export.register_dataclass({kind}), or pass its tensors"
-            )

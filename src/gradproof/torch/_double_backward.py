@@ -17,7 +17,7 @@ from gradproof.torch._call import backward_gradients
 from gradproof.torch._compat import pytree
 from gradproof.torch._guards import WrongNumberError, as_tuple
 from gradproof.torch._layouts import in_layout
-from gradproof.torch._outputs import named_outputs
+from gradproof.torch._outputs import ChangingOutputError, named_outputs
 from gradproof.torch._tree import Tree, input_name
 
 _SEED = 0x6772616470726F6F  # any number: the probes, not these cotangents, are what varies
@@ -101,6 +101,12 @@ def gradient_of(
         if not outputs:
             raise UsageError(
                 "func: none of its outputs requires grad, so there is no gradient to differentiate."
+            )
+        shapes, expected = ([tuple(y.shape) for y in ys] for ys in (outputs, arguments[count:]))
+        if shapes != expected:
+            raise ChangingOutputError(
+                f"{name_of(func)} returned outputs of shapes {expected} at first and {shapes} now; "
+                "make the shapes independent of the values"
             )
         wrt = [leaves[place] for place in checked]
         grads = backward_gradients(outputs, wrt, arguments[count:], create_graph=True)

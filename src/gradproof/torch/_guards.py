@@ -19,6 +19,7 @@ from gradproof.errors import UsageError
 from gradproof.torch._compat import pytree
 from gradproof.torch._memory import require_no_overlap
 from gradproof.torch._tensors import unsupported_kind
+from gradproof.torch._tree import Tree, refuse_hidden_tensors
 
 Checked = tuple[int, torch.Tensor]  # position of an argument, and a tensor in it that is checked
 
@@ -65,6 +66,7 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
         if is_tensor_like(leaf) and leaf.requires_grad
     ]
     if not checked:
+        refuse_hidden_tensors(Tree((inputs, {})), func)
         raise UsageError(
             "gradcheck expects at least one input tensor to require gradient, but none of them "
             "have requires_grad=True; call requires_grad_() on the floating-point or complex "

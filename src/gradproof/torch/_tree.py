@@ -13,6 +13,8 @@ import torch
 
 from gradproof._adapters.arrays import name_at
 from gradproof._data.inputs import parameter_names
+from gradproof._data.options import contained_values
+from gradproof.errors import UsageError
 from gradproof.torch._compat import pytree
 
 Path = tuple[Any, ...]
@@ -87,3 +89,15 @@ def input_name(path: Path, parameters: list[str]) -> str:
 def argument_position(path: Path) -> int | None:
     """Which positional argument a path of `(args, kwargs, captured)` leads into, if any."""
     return path[1].idx if path[0].idx == 0 else None
+
+
+def refuse_hidden_tensors(tree: Tree, fn: Callable[..., Any]) -> None:
+    """UsageError where tensors that require grad are in a container that PyTorch does not know."""
+    for path, value in zip(tree.paths, tree.leaves, strict=True):
+        if any(tensor.requires_grad for tensor in tensors_in(list(contained_values(value) or ()))):
+            kind = type(value).__name__
+            raise UsageError(
+                f"{input_name(path, parameter_names(fn))} is a {kind} with tensors that require "
+                "grad, and PyTorch does not take such containers apart: register it, "
+                f"torch.export.register_dataclass({kind}), or pass its tensors"
+            )
