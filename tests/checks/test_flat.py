@@ -7,7 +7,7 @@ import torch
 
 import gradproof
 from exhibits.corners import relu
-from exhibits.frame import leaf, ruled, spoilt
+from exhibits.frame import leaf, normal, ruled, spoilt
 from gradproof import CheckResult, Verdict
 
 DTYPES = pytest.mark.parametrize(
@@ -57,6 +57,28 @@ def test_gelu_is_judged_where_its_error_function_is_a_staircase(low, high) -> No
     found = backward_of(spoilt(torch.nn.functional.gelu, lambda slope: 1.01 * slope), x).verdict
     # Where it ends below -6, all but the last are on treads
     assert found is Verdict.FAILED or (high == -6 and found is Verdict.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_far_out_a_right_gate_passes_whose_terms_cancel_on_inclined_treads(seed) -> None:
+    """The tail of x (1 + tanh) is straight over short steps, with another slope than over long."""
+
+    def gate(x):
+        return 0.5 * x * (1 + torch.tanh(0.7979 * (x + 0.044715 * x**3)))
+
+    x = (2 * normal(600, seed=seed).detach()).bfloat16().double()
+    x[:3] = torch.tensor([-4.71875, -5.25, -5.53125])
+    result = backward_of(gate, x.requires_grad_())
+    assert result.verdict is Verdict.PASSED, result.summary
+    wrong = spoilt(gate, lambda slope: torch.cat([slope[:-1], 1.01 * slope[-1:]]))
+    assert backward_of(wrong, x).verdict is Verdict.FAILED
+
+
+def test_what_is_right_beside_the_rounding_of_terms_that_cancel_passes() -> None:
+    x = (2 * normal(600).detach()).bfloat16().double()
+    x[::7], x[1::9] = 0.0, 1e-3 * x[1::9]
+    result = backward_of(lambda x: ((1 + x**2).sqrt() - 1) * x, x.requires_grad_())
+    assert result.verdict is Verdict.PASSED, result.summary
 
 
 def test_a_tiny_function_that_is_rounded_like_itself_is_accused_of_one_percent() -> None:

@@ -24,6 +24,7 @@ _ILL_SCALED_ROUNDS = 3
 _MANY = 1 << 16  # inputs or outputs: of ill-scaled ones no finer table is made
 _MOST_OF_SLOPE = 0.5  # that ill-scaled columns add to it: asked alone they show no more
 CANCELS = 2.0**20  # of its slope along a tangent, that the terms of a row may be
+_NEAR = 4.0  # times what is allowed: a gap that a finer table is asked of
 _MOSTLY_NOISE = 0.25  # of what F moves by over the longest step of the usual table
 
 
@@ -56,9 +57,10 @@ class Screen:
 
 
 def screen_along(comparison: Comparison, u: Values, *, finer: bool = True) -> Screen:
-    """Compare along u, by the finer step table too where the usual one leaves something open.
+    """Compare along u, by the finer step table too where the usual one leaves a doubt.
 
-    Of many outputs the finer table is made for the open ones alone.
+    Of many outputs the finer table is made for those alone. A gap of little more than the error bar
+    is a doubt as well: the terms of an output may be rounded more than it shows itself.
     """
     function = comparison.function
     claimed = comparison.claim.push(u)
@@ -66,9 +68,9 @@ def screen_along(comparison: Comparison, u: Values, *, finer: bool = True) -> Sc
         return _screen_of_functionals(comparison, u, finer=finer)
     slopes = comparison.slopes_along(u)
     decisions = decisions_of_rows(comparison, slopes, claimed)
-    if finer and decisions.open.any() and not is_hopeless(comparison, slopes, decisions):
+    rows = decisions.open | (decisions.wrong & (slopes.gap(claimed) <= _NEAR * decisions.allowed))
+    if finer and rows.any() and not is_hopeless(comparison, slopes, decisions):
         if claimed.size > BLOCK:
-            rows = decisions.open
             again = measured_slopes(function.table(u, comparison.steps.fine, outputs=rows))
             slopes = slopes.with_part(rows, slopes.part(rows).merge(again))
         else:
@@ -108,14 +110,15 @@ def decisions_of_rows(comparison: Comparison, slopes: Slopes, claimed: Values) -
     resolution = comparison.resolution
     # The terms of a row may cancel along u: the claim is rounded by terms of the usual size, but
     # not by those of rows that are larger by orders of magnitude. An output that does not move may
-    # have been rounded away beside any.
+    # have been rounded away beside any. A slope that vanishes at the point is known no better than
+    # those around it are rounded.
     others = np.where(slopes.size > 0, np.minimum(typical, CANCELS * slopes.size), typical)
     # A row that is small along u by chance shows a factor of its own less than a wrong entry.
     size = np.maximum(np.maximum(slopes.size, np.abs(claimed)), resolution.small * typical)
     return decide(
         slopes.without_kinks(),
         claimed,
-        comparison.rounding(slopes.size, claimed, others),
+        comparison.rounding(slopes.size, claimed, others, slopes.steepness),
         0.0,
         typical,
         resolution.of_row,

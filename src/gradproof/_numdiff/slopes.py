@@ -210,7 +210,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     ulps = 2 * table.unit * np.maximum(np.abs(table.ahead), np.abs(table.behind))
     ulp = np.maximum(2 * table.unit * np.abs(table.centre), np.nan_to_num(ulps[-1]))
     noise = np.maximum(_noise_of_values(even, odd, table.steps, ulp, table.group), table.jitter)
-    noise, stairs = _noise_with_staircases(table, noise)
+    noise, stairs = _noise_with_staircases(table, noise, ulp)
     # No difference of two values is known better than these are rounded.
     bars = _SIGMAS * np.maximum(noise, np.nan_to_num(ulps) / 2) / h
     kink = _kink_widths(np.abs(even) / h, table.steps, bars)
@@ -308,7 +308,9 @@ def _usual_noise(noise: Values) -> Values:
     return np.asarray(np.sqrt(np.add.reduce(squares, axis=1, keepdims=True) / noise.shape[1]))
 
 
-def _noise_with_staircases(table: DifferenceTable, noise: Values) -> tuple[Values, Mask]:
+def _noise_with_staircases(
+    table: DifferenceTable, noise: Values, ulp: Values
+) -> tuple[Values, Mask]:
     """The noise, at least the smallest move of outputs that go in stairs, and the high stairs.
 
     A staircase moves at coarse steps, to both sides. At the two finest steps it stands still, or
@@ -329,7 +331,7 @@ def _noise_with_staircases(table: DifferenceTable, noise: Values) -> tuple[Value
     noise = np.where(stairs, np.maximum(noise, smallest), noise)
     ratio = table.steps[:-1, None] / table.steps[1:, None]
     departure = np.abs(moved[:, :-1] - ratio * moved[:, 1:]).max(axis=0)
-    straight = np.maximum(departure[1:], 4 * ratio[1:] * noise)
+    straight = np.maximum(departure[1:], 2 * ratio[1:] * ulp)
     abrupt = departure[:-1] > ratio[:-1] ** 4 * straight
     height = np.where(abrupt, departure[:-1], np.inf).min(axis=0, initial=np.inf)
     largest = np.max(np.abs(table.centre), initial=0.0, where=np.isfinite(table.centre))

@@ -112,6 +112,7 @@ class SlopeTest:
                 size = np.maximum(slope, np.abs(claim))
                 terms = np.minimum(typical, CANCELS * slope)
                 terms[slope == 0] = typical
+                terms = np.maximum(terms, slopes.steepness)
                 allowed = slopes.bar + rounding_part(UNIT) * np.maximum(size, terms)
                 if not (off <= allowed).all():
                     return None
