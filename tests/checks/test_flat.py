@@ -74,6 +74,23 @@ def test_far_out_a_right_gate_passes_whose_terms_cancel_on_inclined_treads(seed)
     assert backward_of(wrong, x).verdict is Verdict.FAILED
 
 
+@pytest.mark.parametrize("size", [100, 600])
+@pytest.mark.parametrize("scale", [3, 8])
+def test_no_right_derivative_of_what_cancels_far_out_is_accused(scale, size) -> None:
+    """Outputs are exactly zero, or claims are what is left of sigmoid(x) - 1."""
+
+    def loss(x):
+        return torch.nn.functional.binary_cross_entropy_with_logits(
+            x, (x.detach() > 0.3).to(x.dtype), reduction="none"
+        )
+
+    for fn in (torch.nn.functional.gelu, loss):
+        for seed in range(4):
+            x = (scale * normal(size, seed=seed).detach()).requires_grad_()
+            result = backward_of(fn, x)
+            assert result.verdict is not Verdict.FAILED, result.summary
+
+
 def test_what_is_right_beside_the_rounding_of_terms_that_cancel_passes() -> None:
     x = (2 * normal(600).detach()).bfloat16().double()
     x[::7], x[1::9] = 0.0, 1e-3 * x[1::9]

@@ -36,19 +36,23 @@ class Claim:
 
     Args:
         measurements: of the map, from which the products with its probes are taken.
+        is_transpose: whether that is known to hold, as of the same rule in other arithmetic.
     """
 
-    def __init__(self, measurements: Measurements, mode: Mode, unit: float) -> None:
+    def __init__(
+        self, measurements: Measurements, mode: Mode, unit: float, *, is_transpose: bool = False
+    ) -> None:
         self.map, self.mode, self.v = measurements.map, mode, measurements.cotangent
         self.unit, self._measurements = unit, measurements
         # In 16 bits and fewer a wrong double backward may agree with the backward up to rounding.
-        self._transposable = unit < SINGLE
+        self._transposable, self._is_transpose = unit < SINGLE, is_transpose
         self.gradient = measurements.gradient if mode == "backward" else None
 
     def claim_of(self, map_: DifferentiableMap, unit: float) -> Claim:
         """What the same mode claims of the same function in arithmetic of round-off `unit`."""
         measurements = Measurements(map_, self._measurements.settings)
-        return Claim(measurements, self.mode, max(unit, self.unit))
+        known = self._transposable
+        return Claim(measurements, self.mode, max(unit, self.unit), is_transpose=known)
 
     def pull(self, v: Values) -> Values:
         """J^T v, (n,)."""
@@ -87,6 +91,8 @@ class Claim:
         except Exception:  # what a user's backward raises when it is differentiated
             self._transposable = False
             return None
+        if self._is_transpose:
+            return found
         assert self.gradient is not None
         moved = u != 0
         total, own = float(self.v @ found), float(self.gradient[moved] @ u[moved])

@@ -112,7 +112,8 @@ def decisions_of_rows(comparison: Comparison, slopes: Slopes, claimed: Values) -
     # not by those of rows that are larger by orders of magnitude. An output that does not move may
     # have been rounded away beside any. A slope that vanishes at the point is known no better than
     # those around it are rounded.
-    others = np.where(slopes.size > 0, np.minimum(typical, CANCELS * slopes.size), typical)
+    usual = max(typical, root_mean_square(comparison.measurements.slopes.middle))
+    others = np.where(slopes.size > 0, np.minimum(typical, CANCELS * slopes.size), usual)
     # A row that is small along u by chance shows a factor of its own less than a wrong entry.
     size = np.maximum(np.maximum(slopes.size, np.abs(claimed)), resolution.small * typical)
     return decide(
@@ -139,7 +140,9 @@ def is_hopeless(comparison: Comparison, slopes: Slopes, decisions: Decisions) ->
     scale = np.maximum(slopes.size, comparison.resolution.small * root_mean_square(slopes.middle))
     known = np.isfinite(slopes.bar)
     dominated = 3.5 * noise / comparison.steps.fine.largest > part * scale
-    rough = ~known & (noise > _MOSTLY_NOISE * slopes.steepness * comparison.steps.usual.largest)
+    longest = comparison.steps.usual.largest
+    rough = ~known & (noise > _MOSTLY_NOISE * slopes.steepness * longest)
+    rough &= 3.5 * noise / longest > part * scale
     kinked = known & ~dominated & (slopes.width > part * scale)
     which = decisions.open
     if (dominated | rough)[which].all() and not kinked[which].any():
