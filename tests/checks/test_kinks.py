@@ -92,6 +92,25 @@ def test_a_wide_layer_names_the_outputs_that_bend() -> None:
     assert "not differentiable in 10 outputs" in " ".join(result.notes)
 
 
+def test_both_sides_of_a_tie_of_differences_are_not_claimed_together() -> None:
+    def minmod(u: Any) -> Any:
+        a, b = u[1:-1] - u[:-2], u[2:] - u[1:-1]
+        return torch.where(a * b > 0, torch.where(a.abs() < b.abs(), a, b), 0 * a)
+
+    def both(g: Any, u: Any) -> Any:
+        a, b = u[1:-1] - u[:-2], u[2:] - u[1:-1]
+        of_a, of_b = ((a * b > 0) & (x.abs() <= y.abs()) for x, y in ((a, b), (b, a)))
+        of_a, of_b = of_a * g, of_b * g
+        found = torch.zeros_like(u)
+        found[1:-1] += of_a - of_b
+        found[:-2] -= of_a
+        found[2:] += of_b
+        return found
+
+    result = backward(ruled(minmod, both), leaf(0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 9.0))
+    assert result.verdict is FAILED
+
+
 def test_a_smooth_point_has_no_kinks() -> None:
     assert backward(torch.relu, leaf(1.0, -1.0)).kinks == ()
     assert backward(torch.sin, leaf(0.0)).kinks == ()

@@ -59,6 +59,28 @@ def table_and_places() -> tuple[Tensor, Tensor]:
     return table.requires_grad_(), places.requires_grad_()
 
 
+def histogram(x: Tensor) -> Tensor:
+    """Counts in 32 linear bins; steps of a thousandth cross the edges of some."""
+    at = x.floor().long()
+    part = x - x.floor()
+    return torch.zeros(33, dtype=x.dtype).index_add(0, at, 1 - part).index_add(0, at + 1, part)
+
+
+def bins_of(scale: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """The gradient of `histogram`, each entry times a scale."""
+
+    def backward(g: Tensor, x: Tensor) -> Tensor:
+        at = x.floor().long()
+        return scale * (g[at + 1] - g[at])
+
+    return backward
+
+
+def many_samples() -> tuple[Tensor]:
+    x = 0.05 + 31.9 * (torch.arange(2000, dtype=torch.float64) * 0.6180339887 % 1)
+    return (x.requires_grad_(),)
+
+
 class SoftmaxAndSize(torch.autograd.Function):
     """Softmax, and beside it log-sum-exp, which is said to have no derivative."""
 
@@ -162,6 +184,13 @@ EXHIBITS = (
         make_inputs=table_and_places,
         wrong=interpolated(1 + 1e-4),
         right=interpolated(1.0),
+    ),
+    Exhibit(
+        name="one_of_2000_samples_in_bins_a_tenth_too_small",
+        make_inputs=many_samples,
+        wrong=ruled(histogram, bins_of(torch.ones(2000).index_fill(0, torch.tensor(1000), 0.9))),
+        right=ruled(histogram, bins_of(torch.ones(2000))),
+        place=(0, (1000,), 0, None),
     ),
     Exhibit(
         name="gradient_none_for_an_input_that_matters",

@@ -85,9 +85,11 @@ def _wrong_input(
 ) -> tuple[int, float, float]:
     """A column that is wrong in one row, the gap it makes, and the gap of all others.
 
-    The slope along each part of the tangent is one central difference.
+    The slope along each part of the tangent is one central difference, at the step that showed the
+    row: a longer one may leave the piece of F that the point is in.
     """
-    step, value_at = float(comparison.steps.usual.steps[1]), comparison.function.value_at
+    steps, value_at = comparison.steps, comparison.function.value_at
+    step = float(steps.usual.steps[1] if steps.quick is None else steps.quick.steps[1])
 
     def gap_of(inputs: Indices) -> float:
         part = np.zeros_like(screen.u)

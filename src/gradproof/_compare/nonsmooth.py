@@ -22,6 +22,7 @@ from gradproof._numdiff.steps import SHORT_STEP
 
 _POINTS = 64  # nearby points at which slopes are sampled, at most
 _NEARER = 2.0**-6  # of the way to such a point
+_RANDOM = 8  # directions in which claims at a tie are added up
 _LEAST_TIE = 3  # equal inputs whose derivatives are exchangeable, and hard to sample one by one
 _LISTED_KINKS = 64
 
@@ -169,7 +170,7 @@ def width_beyond_sample(slopes: Slopes, wide: Slopes, kinks: Values | float = 1.
 def _joint_directions(comparison: Comparison) -> list[Values]:
     domain, seed, scales = comparison.map.domain, comparison.settings.seed, comparison.scales
     signs = np.where(comparison.map.point < 0, -1.0, 1.0)
-    random = [random_moves(domain, seed, Kind.JOINT_DIRECTION, number) for number in range(2)]
+    random = [random_moves(domain, seed, Kind.JOINT_DIRECTION, number) for number in range(_RANDOM)]
     return [scales, scales * signs, *(scales * draws for draws in random)]
 
 
