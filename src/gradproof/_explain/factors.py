@@ -15,6 +15,7 @@ from gradproof._data.space import Values
 from gradproof._explain.case import ENOUGH, SLACK, InputBlock
 from gradproof._explain.causes import named_cause
 
+_NEAR_SIZE = 0.01  # that a factor and the size of a dimension may differ by, whatever is tolerated
 _ULPS = 16.0  # roundings of a format that its numbers may be off by
 
 
@@ -133,7 +134,7 @@ def _origins_of_factor(ratio: Ratio, block: InputBlock) -> str:
             ):
                 if size > 1:
                     numbers.setdefault(f"{text}, N = {size} being {what}", number)
-    near = SLACK * ratio.bar / abs(ratio.value)
+    near = min(SLACK * ratio.bar / abs(ratio.value), _NEAR_SIZE)
     found = [text for text, number in numbers.items() if abs(ratio.value / number - 1) <= near]
     return " or ".join(found[:2])
 

@@ -57,6 +57,9 @@ def overwritten_gradient(block: InputBlock) -> Cause | None:
     is_first = is_kept[:, lost].argmax(axis=0) == is_read[:, lost].argmax(axis=0)
     if is_first.all() or is_kept[block.wrong].any():
         return None
+    reading = block.rows[is_read[:, lost].any(axis=1)]
+    if len({block.codomain.slot_at(int(row)) for row in reading}) > 1:
+        return None  # one of them may be detached as well
     count = int(lost.sum())
     message = (
         f"{count_of(count)} of {block.name} {'is' if count == 1 else 'are'} read more "
@@ -93,14 +96,14 @@ def missing_term(block: InputBlock) -> Cause | None:
     shape = (-1, *block.shape)
     gap = (block.claimed - block.measured).reshape(shape)
     bars = block.allowed.reshape(shape)
-    is_live = block.is_live.reshape(shape)
+    is_live, is_wrong = block.is_live.reshape(shape), block.wrong.reshape(shape)
     for what, pattern, is_centred in _patterns(block):
         for axes in _axes_subsets(block.shape):
             along = tuple(axis + 1 for axis in axes)
             grid = pattern.reshape(1, *block.shape)
             if is_centred:
                 grid = grid - grid.mean(axis=along, keepdims=True)
-            part = _coefficients(gap, bars, is_live, grid, along)
+            part = _coefficients(gap, bars, is_live, is_wrong, grid, along)
             if part is None:
                 continue
             added = (part * grid).reshape(block.claimed.shape)
@@ -128,12 +131,18 @@ def _axes_subsets(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _coefficients(
-    gap: Values, bars: Values, is_live: Mask, grid: Values, along: tuple[int, ...]
+    gap: Values,
+    bars: Values,
+    is_live: Mask,
+    is_wrong: Mask,
+    grid: Values,
+    along: tuple[int, ...],
 ) -> Values | None:
     """Multiples of the grid, one for each slice, that explain all gaps; None if they do not.
 
     Args:
-        gap, bars, is_live: what is off, what is allowed, where the derivative is not zero.
+        gap, bars: what is off, and what is allowed.
+        is_live, is_wrong: where the derivative is not zero, and where more is off than allowed.
         grid: what the gap may be proportional to, (1, *shape).
         along: axes of a slice.
     """
@@ -148,8 +157,8 @@ def _coefficients(
     if (is_sure & ~is_live.any(axis=along, keepdims=True)).any():
         return None
     is_explained = np.abs(gap - part * grid) <= SLACK * (bars + bar * np.abs(grid))
-    # More entries than coefficients, by enough.
-    is_enough = int(is_sure.sum()) * (length - 1) >= ENOUGH
+    # More wrong entries than coefficients, by enough.
+    is_enough = int((is_wrong & is_sure).sum()) - int(is_sure.sum()) >= ENOUGH
     return np.asarray(part) if is_enough and is_explained.all() else None
 
 
