@@ -29,6 +29,7 @@ from gradproof.errors import UsageError
 
 _FEW_PRODUCTS = 128  # unit vectors, that entries are asked with once the claims are refuted
 _SOME_PRODUCTS = 24  # of more unit vectors
+_MOST_OUTPUTS = 8  # that are asked one by one
 _LONGEST_PRODUCT = 1 << 16  # entries of each
 _ENTRY_ERRORS = 32.0  # roundings that an entry may be off by, beside entries of the usual size
 _HONEST_ERRORS = 8.0  # of honest runs, likewise
@@ -164,11 +165,31 @@ def _explained_claims(
 ) -> tuple[ClaimedBesideExact, PointResult, str]:
     """The claims beside the first explanation of their errors that suffices, or beside the last.
 
+    What is right of all outputs together is asked of each alone as well: the rounding of one hides
+    another whose gradient is small, as that of an auxiliary loss beside the output of a layer.
+
     Returns:
         The claims with that explanation; the result; and that F has another value than the
         reference, "" if it has not.
     """
-    beside = ModeBesideReference(measurements, reference.measurements.map, mode, reference.is_own)
+    found = _claims_of_outputs(measurements, reference, mode, check, None)
+    slots = [k for k, slot in enumerate(measurements.map.codomain.slots) if slot.size]
+    if mode == "forward" or len(slots) < 2 or found[2] or found[1].verdict is not Verdict.PASSED:
+        return found
+    for output in slots[:_MOST_OUTPUTS]:
+        sides, claims, _ = _claims_of_outputs(measurements, reference, mode, check, output)
+        if claims.verdict is Verdict.FAILED:
+            name = measurements.map.codomain.slots[output].name
+            return sides, replace(claims, summary=f"{claims.summary}, of {name} alone"), ""
+    return found
+
+
+def _claims_of_outputs(
+    measurements: Measurements, reference: Reference, mode: Mode, check: str, output: int | None
+) -> tuple[ClaimedBesideExact, PointResult, str]:
+    """The same of all outputs together, or of a single one."""
+    exact_map = reference.measurements.map
+    beside = ModeBesideReference(measurements, exact_map, mode, reference.is_own, output)
     tolerance, noun = measurements.settings.slack, "gradient" if mode == "backward" else "tangent"
     words = {"reference": reference.name, "noun": noun, "check": check}
     for sides in beside.explanations():

@@ -73,12 +73,14 @@ class ModeBesideReference:
         reference: in double precision.
         mode: "backward" or "forward".
         is_own: whether the reference is the same function.
+        output: position of the output slot that cotangents are of; None for all of them.
     """
 
     measurements: Measurements
     reference: DifferentiableMap
     mode: Mode
     is_own: bool
+    output: int | None = None
 
     @property
     def map(self) -> DifferentiableMap:
@@ -108,7 +110,13 @@ class ModeBesideReference:
             draws = [random_entries(seed, Kind.TANGENT, k, scales.size) for k in range(count)]
             return np.stack([round_to_formats(map_.domain, scales * draw) for draw in draws])
         random = [random_cotangent(map_.codomain, seed, k) for k in range(count)]
-        return np.stack([*random, constant_cotangent(map_.codomain, seed)])
+        cotangents = np.stack([*random, constant_cotangent(map_.codomain, seed)])
+        if self.output is not None:
+            alone = np.zeros_like(cotangents)
+            span = map_.codomain.span(self.output)
+            alone[:, span] = cotangents[:, span]
+            return alone
+        return cotangents
 
     def products(self, map_: DifferentiableMap) -> Values:
         """J^T v, or J u, of every probe as a map claims it, (V, N)."""
