@@ -58,14 +58,14 @@ def conclude_check(row: Check, measurements: Measurements) -> CheckResult:
     is_in_few_bits = may_run_in_double and measurements.value_unit > SINGLE
     if result.verdict is not Verdict.PASSED or not is_in_few_bits:
         return result
-    return _failure_in_double(row, measurements.in_few_bits or measurements) or result
+    return _failure_in_double(row, measurements) or result
 
 
 def _failure_in_double(row: Check, measurements: Measurements) -> CheckResult | None:
     """The failure of the same function in float64; None where it does not fail or run there."""
     try:
         with users_errors():
-            exact = measurements.double_with_rounded_claims
+            exact = (measurements.in_few_bits or measurements).double_with_rounded_claims
             result = check_function(row.name)(exact)
             if result.verdict is not Verdict.FAILED or exact.randomness:
                 return None
