@@ -236,6 +236,16 @@ def test_a_draw_is_a_fault_only_where_the_gradient_depends_on_it():
     assert verdict(check(np.sin, X, vjp=going_by_it), "side_effects") is Verdict.FAILED
 
 
+def test_a_cotangent_beside_a_number_is_laid_out_otherwise_too():
+    def backward(x, v):
+        of_path, of_cost = v
+        of_path = of_path if of_path.flags.c_contiguous else 2 * of_path
+        return of_path * np.cos(x) + 2 * x * of_cost
+
+    report = check(lambda x: (np.sin(x), (x**2).sum()), X, vjp=backward)
+    assert verdict(report, "memory_layout") is Verdict.FAILED
+
+
 def test_a_gradient_of_another_shape_is_a_finding():
     report = check(np.sin, X, vjp=lambda x, v: (v * np.cos(x))[:, None])
     assert "shape" in report["grad_metadata"].findings[0].message
@@ -265,6 +275,8 @@ def test_numbers_in_the_byte_order_of_a_file_are_inputs():
     def claims(x, y, v):
         return v * y, 0 * v
 
+    right = check(np.multiply, (X, X.astype(">f8")), vjp=lambda x, y, v: (v * y, v * x))
+    assert right.verdict is Verdict.PASSED
     report = check(lambda x, y: x * y, (X, X.astype(">f8")), vjp=claims)
     assert report.inputs == ("x: float64[4]", "y: float64[4]")
     assert {finding.input.name for finding in report.findings} == {"y"}

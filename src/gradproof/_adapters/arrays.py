@@ -262,7 +262,11 @@ class ArrayMap(DifferentiableMap):
             for slot, (piece, gradient) in enumerate(zip(self.inputs, gradients, strict=True))
             if gradient is not None  # which stands for zero
             for what, claimed, expected in (
-                ("dtype", str(getattr(gradient, "dtype", piece.dtype)), str(piece.dtype)),
+                (
+                    "dtype",
+                    dtype_name(getattr(gradient, "dtype", piece.dtype)),
+                    dtype_name(piece.dtype),
+                ),
                 ("shape", str(tuple(np.shape(gradient))), str(piece.slot.shape)),
             )
             if claimed != expected

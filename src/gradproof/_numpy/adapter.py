@@ -225,7 +225,8 @@ class HandMap(ArrayMap):
         if self._claims.vjp is None or not self.codomain.size:
             return ()
         given = self.cotangents(np.zeros(self.codomain.size))
-        return LAYOUTS if all(isinstance(v, np.ndarray) and v.ndim for v in given) else ()
+        are_of_numpy = all(isinstance(v, (np.ndarray, np.generic)) for v in given)
+        return LAYOUTS if are_of_numpy and any(v.ndim for v in given) else ()
 
     def vjp_layout(self, v: Array, layout: str) -> Array:
         return self.domain_vector(
@@ -317,7 +318,8 @@ class HandMap(ArrayMap):
         def matrix(*values: Any, **options: Any) -> Any:
             assert hess is not None  # asked for only where it was given
             if self.codomain.size == 1:
-                return factor * hess(*values, **options)
+                found = hess(*values, **options)
+                return factor * (np.asarray(found) if isinstance(found, (list, tuple)) else found)
             return hess(*values[:count], cotangent, *values[count:], **options)
 
         def times(*values: Any, **options: Any) -> Any:

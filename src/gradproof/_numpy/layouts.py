@@ -12,7 +12,12 @@ LAYOUTS = ("transposed", "gaps")
 
 
 def in_layout(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
-    """The values of a contiguous array in another memory layout; NaN lies in the gaps."""
+    """The values of a contiguous array in another memory layout; NaN lies in the gaps.
+
+    A single number has no other layout.
+    """
+    if not array.ndim:
+        return array
     if layout == "transposed":
         return np.asfortranarray(array)
     wide = np.full((*array.shape[:-1], 2 * array.shape[-1]), np.nan, array.dtype)
