@@ -117,14 +117,14 @@ def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
         return inconclusive_point("the function computes in few bits inside")  # a reference decides
     by_plain_difference = comparison.settings.classic_step and comparison.can_measure_every_entry
     if not by_plain_difference:
-        is_known = comparison.function is not measurements.function
+        has_jitter = comparison.function is not measurements.function
         hopeless = is_hopeless(comparison, screen.slopes, screen.decisions)
         if screen.claimed is not None and (hopeless or _is_rough(comparison, screen)):
             # Of terms that cancel only the rounding is left, which runs in fewer bits show.
             jitter = 4 * rounding_of_runs(comparison, screen.claimed, screen.u)[1]
             comparison = replace(comparison, function=comparison.function.with_jitter(jitter))
             screen = screen_along(comparison, screen.u)
-            if screen.decisions.are_all_right and not is_known:
+            if screen.decisions.are_all_right and not has_jitter:
                 return result_at_point(comparison)
         if is_hopeless(comparison, screen.slopes, screen.decisions):
             rows, bound = np.flatnonzero(screen.decisions.open), screen.decisions.bound
