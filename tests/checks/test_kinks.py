@@ -97,7 +97,7 @@ def test_both_sides_of_a_tie_of_differences_are_not_claimed_together() -> None:
         a, b = u[1:-1] - u[:-2], u[2:] - u[1:-1]
         return torch.where(a * b > 0, torch.where(a.abs() < b.abs(), a, b), 0 * a)
 
-    def both(g: Any, u: Any) -> Any:
+    def gradient_of_both_sides(g: Any, u: Any) -> Any:
         a, b = u[1:-1] - u[:-2], u[2:] - u[1:-1]
         of_a, of_b = ((a * b > 0) & (x.abs() <= y.abs()) for x, y in ((a, b), (b, a)))
         of_a, of_b = of_a * g, of_b * g
@@ -107,7 +107,9 @@ def test_both_sides_of_a_tie_of_differences_are_not_claimed_together() -> None:
         found[2:] += of_b
         return found
 
-    result = backward(ruled(minmod, both), leaf(0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 9.0))
+    result = backward(
+        ruled(minmod, gradient_of_both_sides), leaf(0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 9.0)
+    )
     assert result.verdict is FAILED
 
 

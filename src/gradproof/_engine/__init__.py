@@ -38,7 +38,7 @@ def _refuse_unknown_options(face: Callable[P, Result]) -> Callable[P, Result]:
 
     @functools.wraps(face)
     def refuse_or_call(*args: P.args, **kwargs: P.kwargs) -> Result:
-        for name in kwargs.keys() - known.keys():
+        for name in [name for name in kwargs if name not in known]:
             if name in _OF_GRADCHECK or name.startswith("check_"):
                 raise UnknownOptionError(
                     f"{face.__name__}() takes no {name}=: it is an option of "

@@ -172,16 +172,17 @@ def _explained_claims(
         The claims with that explanation; the result; and that F has another value than the
         reference, "" if it has not.
     """
-    found = _claims_of_outputs(measurements, reference, mode, check, None)
-    slots = [k for k, slot in enumerate(measurements.map.codomain.slots) if slot.size]
-    if mode == "forward" or len(slots) < 2 or found[2] or found[1].verdict is not Verdict.PASSED:
-        return found
-    for output in slots[:_MOST_OUTPUTS]:
-        sides, claims, _ = _claims_of_outputs(measurements, reference, mode, check, output)
-        if claims.verdict is Verdict.FAILED:
-            name = measurements.map.codomain.slots[output].name
-            return sides, replace(claims, summary=f"{claims.summary}, of {name} alone"), ""
-    return found
+    sides, claims, reason = _claims_of_outputs(measurements, reference, mode, check, None)
+    slots = measurements.map.codomain.slots
+    outputs = [k for k, slot in enumerate(slots) if slot.size and not slot.detached]
+    is_right = claims.verdict is Verdict.PASSED and not reason
+    if mode == "backward" and len(outputs) > 1 and is_right:
+        for k in outputs[:_MOST_OUTPUTS]:
+            alone, of_one, _ = _claims_of_outputs(measurements, reference, mode, check, k)
+            if of_one.verdict is Verdict.FAILED:
+                text = f"{of_one.summary}, of {slots[k].name} alone"
+                return alone, replace(of_one, summary=text), ""
+    return sides, claims, reason
 
 
 def _claims_of_outputs(

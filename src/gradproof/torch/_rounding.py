@@ -44,7 +44,7 @@ _MOVING_NAMES = """
 """
 _MOVING = frozenset(f"aten::{name}" for name in _MOVING_NAMES.split())
 # Operations that return whole numbers, which are exact.
-_CUTTING_NAMES = "floor ceil round trunc floor_divide div"
+_CUTTING_NAMES = "floor ceil round trunc floor_divide"
 _CUTTING = frozenset(f"aten::{name}" for name in _CUTTING_NAMES.split())
 # A quotient just below a whole number is rounded up to it before it is cut.
 _WHOLE = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
@@ -212,7 +212,7 @@ def _is_exact(func: Any, args: Sequence[Any], result: Any) -> bool:
     An index is made of them, and another one is another function. On a grid they stay what they are
     without this.
     """
-    is_cut = func._schema.name.removesuffix("_") in _CUTTING
+    is_cut = func in _WHOLE or func._schema.name.removesuffix("_") in _CUTTING
     return _is_whole(result) and (is_cut or all(map(_is_whole, args)))
 
 
