@@ -376,3 +376,9 @@ def test_a_value_in_another_memory_layout_may_be_off_by_the_rounding_inside():
         kernel = rms_norm_by_hand("none")
         report = gradproof.check(kernel, inputs, checks=["memory_layout"], seed=seed)
         assert report.verdict is Verdict.PASSED, str(report)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")
+def test_outputs_in_complex32_which_pytorch_does_not_compare():
+    report = gradproof.check(lambda x: x.chalf(), (normal(3),), seed=0)
+    assert report, report

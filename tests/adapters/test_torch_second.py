@@ -84,6 +84,68 @@ def test_order_three_sees_what_order_two_cannot():
     assert verdicts(torch.sin, (normal(3),), order=3)["third_order"] == "passed"
 
 
+def _double_of_cube(h, x, g):
+    return 6 * x * g * h, 3 * x * x * h
+
+
+def _written_into(h, x, g):
+    of_g = 3 * x * x * h
+    return h.mul_(6 * x * g), of_g
+
+
+def _clipped(h, x, g):
+    of_x, of_g = _double_of_cube(h, x, g)
+    return of_x.clamp(-100, 100), of_g
+
+
+def _read_without_strides(h, x, g):
+    return _double_of_cube(h.as_strided(h.shape, (h.shape[1], 1)), x, g)
+
+
+def _by_need(ctx, h):
+    x, g = ctx.saved_tensors
+    of_x, of_g = _double_of_cube(h, x, g)
+    return of_x * (1 if ctx.needs_input_grad[1] else 0.5), of_g
+
+
+def _cube(double_backward):
+    """x^3 with a backward of its own, whose backward is the given one."""
+
+    class Slope(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, g):
+            ctx.save_for_backward(x, g)
+            return 3 * x * x * g
+
+        @staticmethod
+        def backward(ctx, h):
+            if double_backward is _by_need:
+                return _by_need(ctx, h)
+            return double_backward(h, *ctx.saved_tensors)
+
+    return ruled(lambda x: x**3, lambda g, x: Slope.apply(x, g))
+
+
+# A double backward -> the check of a backward that it fails.
+BESIDE_ENTRIES = {
+    _written_into: "memory_layout",
+    _clipped: "linearity",
+    _read_without_strides: "memory_layout",
+    _by_need: "grad_metadata",
+    _double_of_cube: "",
+}
+
+
+@pytest.mark.parametrize("double_backward", BESIDE_ENTRIES)
+def test_a_double_backward_is_asked_what_a_backward_is_asked(double_backward):
+    found = gradproof.check(_cube(double_backward), (normal(4, 3),), order=2, seed=0)
+    check, result = BESIDE_ENTRIES[double_backward], found["second_order"]
+    assert found["backward"].verdict is Verdict.PASSED
+    assert result.verdict is (Verdict.FAILED if check else Verdict.PASSED)
+    assert not check or result.summary.startswith(f"{check} of the double backward: ")
+    assert {each.check for each in result.findings} <= {"second_order"}
+
+
 def test_rows_of_higher_orders_are_there_only_if_asked_for():
     def names(order):
         return set(verdicts(torch.tanh, (normal(2),), order=order))

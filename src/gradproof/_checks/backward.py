@@ -7,14 +7,28 @@ J(x)^T v, or (x, u) -> J(x) u.
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
+
+from gradproof._checks import conclude_check
 from gradproof._checks.determinism import recorded_gradient_findings
 from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import evidence_of_block, failed_check
+from gradproof._data.checks import TABLE
 from gradproof._data.records import CheckResult, Verdict
 from gradproof._low_precision.combine import mode_result
-from gradproof._maps.contract import Mode
+from gradproof._maps.contract import Mode, Unsupported
 from gradproof._measurements import Measurements
 
+# What is asked of a double backward beside its entries.
+_OF_A_BACKWARD = (
+    "linearity",
+    "memory_layout",
+    "grad_metadata",
+    "missing_grad_output",
+    "determinism",
+    "side_effects",
+)
 # Check of a pair of modes -> the mode that is differentiated, and the one that differentiates it.
 _PAIRS: dict[str, tuple[Mode, Mode]] = {
     "forward_over_reverse": ("backward", "forward"),
@@ -37,14 +51,23 @@ def check_second_order(measurements: Measurements) -> CheckResult:
     """The double backward has the entries that differences of the backward measure.
 
     With `create_graph=True` a backward may also give another gradient than without; that fails too.
+    So does a double backward that fails what else is asked of a backward.
     """
-    name = "second_order"
-    result = _measured_check(name, measurements.derivative("backward"), "backward")
+    name, derivative = "second_order", measurements.derivative("backward")
+    result = _measured_check(name, derivative, "backward")
     if result.verdict is not Verdict.PASSED:
         return result
     if findings := recorded_gradient_findings(name, measurements):
         text = "the gradient that is differentiated is another than the backward's"
         return failed_check(name, text, findings)
+    for row in TABLE:
+        if row.name in _OF_A_BACKWARD:
+            with contextlib.suppress(Unsupported):
+                found = conclude_check(row, derivative)
+                if found.verdict is Verdict.FAILED:
+                    text = f"{row.name} of the double backward: {found.summary}"
+                    findings = tuple([replace(each, check=name) for each in found.findings])
+                    return replace(found, name=name, summary=text, findings=findings)
     return result
 
 

@@ -83,7 +83,7 @@ def gradient_of(
     """(*inputs, *grad_outputs) -> the gradients of `func`, differentiable themselves.
 
     And the names of what of its arguments requires grad. A caller may hand over detached or dual
-    tensors (forward mode does): those that required grad here are made to require it again.
+    tensors (forward mode does): inputs that required grad here are made to require it again.
     """
     count, tree = len(inputs), Tree(((*inputs, *grad_outputs), {}))
     wanted = [k for k, leaf in enumerate(tree.leaves) if _requires_grad(leaf)]
@@ -91,7 +91,7 @@ def gradient_of(
 
     def gradient(*arguments: Any) -> tuple[torch.Tensor, ...]:
         leaves = pytree.tree_leaves(list(arguments))
-        for place in wanted:
+        for place in checked:
             if not leaves[place].requires_grad:
                 leaves[place].requires_grad_()
         outputs = _differentiable_outputs(func(*arguments[:count]))

@@ -128,10 +128,10 @@ class Graph:
         call, count = self.call, len(self.tensors)
 
         def gradient(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            for tensor in tensors:
+            inputs, cotangents = tensors[:count], tensors[count:]
+            for tensor in inputs:
                 if not tensor.requires_grad:
                     tensor.requires_grad_()
-            inputs, cotangents = tensors[:count], tensors[count:]
             roots = self.roots_at(*inputs)
             gradients = call.grad(roots, inputs, cotangents, create_graph=True)
             if all(gradient is None for gradient in gradients):

@@ -25,6 +25,11 @@ def private_vector(vector: Array) -> Array:
     return np.array(vector, dtype=np.float64, order="C")
 
 
+def comparable(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in a dtype that PyTorch compares: complex32 as complex64."""
+    return tensor.to(torch.complex64) if tensor.dtype is torch.complex32 else tensor
+
+
 def is_differentiable(value: Any) -> bool:
     """Whether a value is a tensor of numbers that can have a derivative."""
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
