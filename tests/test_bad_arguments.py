@@ -87,6 +87,13 @@ def test_an_unknown_keyword_is_refused_as_python_does_with_the_nearest():
         gradproof.check(np.sin, POINT, ordre=2)
 
 
+def test_a_keyword_of_by_hand_is_told_where_it_belongs():
+    with pytest.raises(
+        TypeError, match=r"check\(\) takes no grad=: .*gradproof\.by_hand\(fn, grad="
+    ):
+        gradproof.check(np.sin, POINT, grad=np.cos)
+
+
 def test_compare_names_its_own_arguments():
     for arguments, sentence in [
         ((3, np.sin), "fused: expected a function, got 3"),

@@ -109,6 +109,19 @@ def test_hessian():
     assert verdict(check(fn, X, grad=grad, order=2), "second_order") is Verdict.SKIPPED
 
 
+@pytest.mark.parametrize("gradient", [None, {"x": X}, "x"])
+def test_a_gradient_that_is_no_dense_array_is_named(gradient):
+    report = check(lambda x: np.sum(x**2), X, grad=lambda x: gradient)
+    said = f"TypeError: grad: expected a dense array per input, got {type(gradient).__name__}"
+    assert report["backward"].findings[0].message == said
+
+
+def test_a_hessian_that_cannot_be_multiplied_is_named():
+    report = check(lambda x: np.sum(x**2), X, grad=lambda x: 2 * x, hess=lambda x: object())
+    said = "TypeError: hess: expected a matrix, or an operator that can be multiplied by a number"
+    assert report["second_order"].findings[0].message == f"{said}, got object"
+
+
 def test_an_imaginary_part_of_a_real_gradient_is_not_dropped():
     report = check(lambda x: np.sum(x**2), X, grad=lambda x: 2 * x * (1 + 0.1j))
     assert "an imaginary part of up to" in report["backward"].summary

@@ -26,6 +26,7 @@ __all__ = ["check", "compare", "run_checks"]
 
 
 _OF_GRADCHECK = ("eps", "raise_exception", "nondet_tol", "fast_mode", "masked")
+_OF_BY_HAND = ("vjp", "jvp", "jac", "grad", "hess", "hessp", "args")
 
 
 class UnknownOptionError(UsageError, TypeError):
@@ -33,7 +34,7 @@ class UnknownOptionError(UsageError, TypeError):
 
 
 def _refuse_unknown_options(face: Callable[P, Result]) -> Callable[P, Result]:
-    """The function; it refuses other options, and says where those of gradcheck are taken."""
+    """The function; it refuses other options, and says which other function takes some of them."""
     known = inspect.signature(face).parameters
 
     @functools.wraps(face)
@@ -43,6 +44,11 @@ def _refuse_unknown_options(face: Callable[P, Result]) -> Callable[P, Result]:
                 raise UnknownOptionError(
                     f"{face.__name__}() takes no {name}=: it is an option of "
                     "gradproof.torch.gradcheck, which takes the place of PyTorch's gradcheck"
+                )
+            if name in _OF_BY_HAND:
+                raise UnknownOptionError(
+                    f"{face.__name__}() takes no {name}=: a function and its derivative are joined "
+                    f"by gradproof.by_hand(fn, {name}=...), which is passed as fn"
                 )
             message = unknown_name_message(name, known)
             raise UnknownOptionError(f"{face.__name__}() has no option {message}")

@@ -319,7 +319,15 @@ class HandMap(ArrayMap):
             assert hess is not None  # asked for only where it was given
             if self.codomain.size == 1:
                 found = hess(*values, **options)
-                return factor * (np.asarray(found) if isinstance(found, (list, tuple)) else found)
+                try:
+                    return factor * (
+                        np.asarray(found) if isinstance(found, (list, tuple)) else found
+                    )
+                except TypeError:
+                    raise TypeError(
+                        "hess: expected a matrix, or an operator that can be multiplied by a "
+                        f"number, got {type(found).__name__}"
+                    ) from None
             return hess(*values[:count], cotangent, *values[count:], **options)
 
         def times(*values: Any, **options: Any) -> Any:

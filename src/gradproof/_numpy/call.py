@@ -100,11 +100,13 @@ def as_array(value: Any) -> Any:
 
 
 def require_gradients(gradients: Sequence[Any], inputs: Sequence[Piece]) -> None:
-    """TypeError where the gradient of a real function is missing, or not real in a real input."""
+    """TypeError where the gradient of a real function is no array, or not real in a real input."""
     for gradient, piece in zip(gradients, inputs, strict=True):
-        if gradient is None:
-            raise TypeError("grad: expected an array per input, got None")
-        far = 0.0 if piece.is_complex else np.abs(np.imag(to_numpy(gradient))).max(initial=0.0)
+        numbers = to_numpy(gradient)
+        if numbers.dtype.kind in "OSUMm":  # of None, a sparse matrix, a dict, words
+            kind = type(gradient).__name__
+            raise TypeError(f"grad: expected a dense array per input, got {kind}")
+        far = 0.0 if piece.is_complex else np.abs(np.imag(numbers)).max(initial=0.0)
         if far:
             raise TypeError(
                 f"grad: expected real numbers for {piece.slot.name}, got an imaginary part of up "
