@@ -108,3 +108,17 @@ def test_numbers_of_several_units_in_one_vector_are_moved_as_each_allows(volume,
     gas = gradproof.by_hand(lambda p: 1e-9 * p[0] * p[1] / p[2], grad=gradient)
     report = gradproof.check(gas, np.array([2.0, 300.0, volume]), seed=seed)
     assert report.verdict is (Verdict.PASSED if factor == 1 else Verdict.FAILED), str(report)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("is_right", [True, False])
+@pytest.mark.parametrize("tiny", [1e-8, 3e-9, 1e-12, 1e-30])
+def test_an_input_that_is_tiny_by_chance_hides_no_column(tiny, is_right, seed):
+    """Moved by parts of its own size it changed nothing that could be seen."""
+    point = np.random.default_rng(seed).normal(size=16)
+    point[3] = tiny
+    matrix = np.eye(16) - 1 / 16
+    matrix[5, 3] += 0.0 if is_right else 0.5
+    centre = gradproof.by_hand(lambda x: x - x.mean(), vjp=lambda x, v: matrix.T @ v)
+    report = gradproof.check(centre, point, checks=["backward"], seed=seed)
+    assert report.verdict is (Verdict.PASSED if is_right else Verdict.FAILED), str(report)

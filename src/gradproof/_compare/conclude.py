@@ -26,6 +26,7 @@ from gradproof._compare.screen import (
     ill_scaled_columns,
     is_hopeless,
     screen_along,
+    terms_of_columns,
 )
 from gradproof._compare.tolerances import bound_of_entry
 from gradproof._data.formats import DOUBLE, SINGLE
@@ -77,10 +78,40 @@ def result_at_point(comparison: Comparison, *, quick: bool = False) -> PointResu
     is_doubtful = not (screen.is_flat or screen.decisions.are_all_right)
     # Of many inputs what is wrong is located at once.
     is_doubtful &= comparison.can_measure_every_entry or not screen.decisions.wrong.any()
-    if is_doubtful and (own := comparison.in_own_scales()) is not None:
-        other = first_screen(own)
-        if not other.is_flat and not other.decisions.open.any():
-            comparison, screen = own, other
+    found = _result_in_own_scales(comparison, screen, quick=quick) if is_doubtful else None
+    return found or _result_of_screen(comparison, screen, quick=quick)
+
+
+def _result_in_own_scales(
+    comparison: Comparison, screen: Screen, *, quick: bool
+) -> PointResult | None:
+    """What is found where each input is moved by parts of its own size.
+
+    None where that leaves something open, or does not see what is wrong by the usual steps: columns
+    of inputs that are tiny by chance.
+    """
+    if (own := comparison.in_own_scales()) is None:
+        return None
+    other = first_screen(own)
+    if other.is_flat or other.decisions.open.any():
+        return None
+    result = _result_of_screen(own, other, quick=quick)
+    if result.verdict is Verdict.FAILED or not screen.decisions.wrong.any():
+        return result
+    # A hundredth of what an untested column adds to v.F is less than the screen allows.
+    terms, allowed = terms_of_columns(own), other.decisions.allowed
+    if other.claimed is not None:
+        allowed = allowed * np.abs(own.claim.v)
+    untested = terms is None or own.resolution.of_entry * terms <= allowed.max(initial=0.0)
+    along = np.where(untested, comparison.u, 0.0)
+    is_wrong = other.decisions.wrong.any() or (
+        along.any() and screen_along(comparison, along).decisions.wrong.any()
+    )
+    return None if is_wrong else result
+
+
+def _result_of_screen(comparison: Comparison, screen: Screen, *, quick: bool) -> PointResult:
+    """What the first tangent, and further measurements where it leaves a doubt, say."""
     decisions = screen.decisions
     if screen.is_flat:
         return _flat_result(comparison, screen, is_point_enough=quick)

@@ -151,23 +151,32 @@ def is_hopeless(comparison: Comparison, slopes: Slopes, decisions: Decisions) ->
     return not comparison.function.repeats and bool(unknown[which].all())
 
 
+def terms_of_columns(comparison: Comparison) -> Values | None:
+    """What each column adds to v.F along the tangent as claimed, ``|(J^T v)_j u_j|``, (n,).
+
+    None where that is not known: of forward mode alone, or where the backward raises.
+    """
+    try:
+        gradient = comparison.measurements.gradient
+    except Exception:  # which its own check reports
+        return None
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(np.abs(gradient * comparison.u), nan=0.0, posinf=np.inf)
+
+
 def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen | None, int]:
     """Ask columns again whose contribution drowns in the error bars, by themselves.
 
-    Column j adds ``|(J^T v)_j u_j|`` to v.F. Where a hundredth of that is below the largest error
-    bar of an output, or below that of v.F where only functionals are known, the other inputs are
-    held still, up to three times.
+    Where a hundredth of what a column adds to v.F is below the largest error bar of an output, or
+    below that of v.F where only functionals are known, the other inputs are held still, up to three
+    times.
 
     Returns:
         The screen in which something is wrong, or None; and the number of columns that stay below
         the rounding of F.
     """
-    try:
-        gradient = comparison.measurements.gradient
-    except Exception:  # forward mode alone, or a backward that raises, which its own check reports
+    if (terms := terms_of_columns(comparison)) is None:
         return None, 0
-    with np.errstate(invalid="ignore"):
-        terms = np.nan_to_num(np.abs(gradient * comparison.u), nan=0.0, posinf=np.inf)
     bars, remaining = screen.slopes.bar, comparison.u != 0
     for _ in range(_ILL_SCALED_ROUNDS):
         total = np.minimum(np.nan_to_num(bars, posinf=1e150), 1e150)
