@@ -154,52 +154,39 @@ class FunctionValues:
         self.raised = self.raised or f"the function raised {exception_line(error)}"
         return np.full(self.map.codomain.size, math.nan)
 
-    def table(
-        self, u: Values, steps: StepTable, x: Values | None = None, outputs: Mask | None = None
-    ) -> DifferenceTable:
-        """The difference table along u, (n,), at the point or at x: 2 evaluations per step.
+    def table(self, u: Values, steps: StepTable, outputs: Mask | None = None) -> DifferenceTable:
+        """The difference table along u, (n,), of all outputs or of some: 2 evaluations per step.
 
-        Small tables at the point are kept: another mode of differentiation asks for the same ones.
-
-        Args:
-            u: the direction.
-            steps: by which the point is moved.
-            x: another point; None for the point of the map.
-            outputs: those of which values are kept; None for all.
+        Small tables of all outputs are kept: another mode of differentiation asks for them again.
         """
         cost = 2 * steps.count * self.centre.size + u.size
-        if x is not None or outputs is not None or cost > self._room:
-            return self._measured_table(u, steps, x, outputs)
+        if outputs is not None or cost > self._room:
+            return self._measured_table(u, steps, outputs)
         key = u.tobytes(), steps
         if key not in self._tables:
             self._room -= cost
-            self._tables[key] = self._measured_table(u, steps, x, outputs)
+            self._tables[key] = self._measured_table(u, steps, None)
         return self._tables[key]
 
-    def _measured_table(
-        self, u: Values, steps: StepTable, x: Values | None, outputs: Mask | None
-    ) -> DifferenceTable:
-        centre, point = (self.centre, self.map.point) if x is None else (self.value_at(x), x)
-        chosen = slice(None) if outputs is None else outputs
-        centre = centre[chosen]
+    def _measured_table(self, u: Values, steps: StepTable, outputs: Mask | None) -> DifferenceTable:
+        chosen, point = slice(None) if outputs is None else outputs, self.map.point
+        centre = self.centre[chosen]
         ahead = np.empty((steps.count, centre.size))
         behind = np.empty_like(ahead)
         for k, h in enumerate(steps.steps):
-            move, is_finest = h * u, x is None and k == steps.count - 1
+            move, is_finest = h * u, k == steps.count - 1
             ahead[k] = self.value_at(point + move, must_keep_shape=is_finest)[chosen]
             behind[k] = self.value_at(point - move, must_keep_shape=is_finest)[chosen]
         unit, jitter = self.unit[chosen], self.jitter[chosen]
         return DifferenceTable(steps.steps, centre, ahead, behind, unit, jitter, centre.size)
 
-    def column_tables(
-        self, u: Values, columns: Sequence[int], steps: StepTable, x: Values | None = None
-    ) -> DifferenceTable:
+    def column_tables(self, u: Values, columns: Sequence[int], steps: StepTable) -> DifferenceTable:
         """The tables along single coordinates of u side by side, (len(columns) * m,) outputs."""
         tables = []
         for j in columns:
             single = np.zeros_like(u)
             single[j] = u[j]
-            tables.append(self.table(single, steps, x))
+            tables.append(self.table(single, steps))
         return joined_tables(tables)
 
     def _units(self, space: Space) -> Values:
