@@ -8,17 +8,18 @@ from gradproof._data import files
 from gradproof._data.records import Report
 from gradproof._render import html, json
 
+_FORMS = ("html", "json")
+
 
 def save(reports: Sequence[tuple[str, Report]], file: str, option: str) -> None:
     """Write named reports to a file that an option names, in the form of its ending."""
-    as_page = format_of(file, option) == "html"
+    as_page = files.form_of(file, option, _FORMS) == "html"
     made = html.render_many(reports) if as_page else json.dump_many(reports)
     files.write_file(file, made, option)
 
 
-def format_of(file: str, option: str, forms: Sequence[str] = ("html", "json")) -> str:
-    """The format that the ending of a name asks for. UsageError where it cannot be written."""
-    form = files.form_of(file, option, forms)
-    if form == "html":
+def prepare(file: str, option: str, forms: Sequence[str] = _FORMS) -> None:
+    """Refuse now a file that cannot be written at the end, with a UsageError; make its folder."""
+    if files.form_of(file, option, forms) == "html":
         html.page_template()  # it says at once that Jinja2 is missing
-    return form
+    files.prepare_folder(file, option)

@@ -27,7 +27,6 @@ from gradproof._command_arguments import (
     framework_of_arrays,
     target_function,
 )
-from gradproof._data import files
 from gradproof._data.records import Verdict
 from gradproof._data.settings import CHECK_NAMES, SEED, new_seed
 from gradproof._data.visible import escape_invisible
@@ -183,5 +182,4 @@ def _prepare_files(arguments: argparse.Namespace) -> None:
     """Refuse files now that cannot be written at the end."""
     for form in ("html", "json"):
         if (file := getattr(arguments, form)) is not None:
-            _output.format_of(file, f"--{form}", (form,))
-            files.prepare_folder(file, f"--{form}")
+            _output.prepare(file, f"--{form}", (form,))

@@ -23,7 +23,7 @@ import pytest
 
 from gradproof import _asserts, _output
 from gradproof._asserts import WAYS, assert_derivatives, undecided_line
-from gradproof._data import files, options
+from gradproof._data import options
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import SEED
 from gradproof._render import json, summary
@@ -33,7 +33,6 @@ MARKER = "gradproof(**options): defaults of check_derivatives in this module, cl
 
 Checked = dict[str, Any]  # what is kept of one report: strings and numbers only
 
-_RUN = pytest.StashKey["_Run"]()
 _CHECKED = pytest.StashKey[list[Checked]]()
 
 
@@ -71,12 +70,10 @@ def pytest_configure(config: pytest.Config) -> None:
         options.choice_kind(WAYS)("gradproof_inconclusive", config.getini("gradproof_inconclusive"))
         SEED("--gradproof-seed", config.getoption("gradproof_seed"))
         if file is not None:
-            _output.format_of(file, "--gradproof-report")
-            files.prepare_folder(file, "--gradproof-report")
+            _output.prepare(file, "--gradproof-report")
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     run = _Run(config)
-    config.stash[_RUN] = run
     config.pluginmanager.register(run, "gradproof-run")
     undo = ExitStack()
     config.add_cleanup(undo.close)
