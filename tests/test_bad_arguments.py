@@ -103,10 +103,6 @@ def test_compare_names_its_own_arguments():
             gradproof.compare(*arguments, POINT)
 
 
-def test_an_earlier_name_of_a_check_is_refused_with_the_present_one():
-    assert refused(checks=["hygiene"]) == "checks: 'hygiene' is called 'side_effects'"
-
-
 @dataclasses.dataclass
 class Node:
     value: object

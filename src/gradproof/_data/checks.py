@@ -8,16 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What checks were called before -> what they are called.
-RENAMED = {
-    "hygiene": "side_effects",
-    "traits": "grad_metadata",
-    "adjoint": "forward_vs_backward",
-    "undefined": "missing_grad_output",
-    "layout": "memory_layout",
-    "state": "second_point",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Check:

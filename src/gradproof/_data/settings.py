@@ -24,19 +24,11 @@ def _transforms(name: str, value: Any) -> tuple[str, ...]:
     return tuple(options.names_among(checks.TRANSFORMS)(name, value))
 
 
-def _checks(name: str, value: Any) -> tuple[str, ...]:
-    """Names of checks; one of earlier versions is refused with the present one."""
-    for one in options.strings(name, value):
-        if one in checks.RENAMED:
-            raise UsageError(f"{name}: {one!r} is called {checks.RENAMED[one]!r}")
-    return tuple(options.names_among(CHECK_NAMES)(name, value))
-
-
 SEED = options.kind_or_none(options.integer_kind(0, 2**64, "0 <= seed < 2**64"))
 
 # Keyword of `check` that is given -> what it may be.
 _KINDS: dict[str, options.Kind] = {
-    "checks": _checks,
+    "checks": options.names_among(CHECK_NAMES),
     "order": options.integer_kind(1, 4, "1, 2 or 3"),
     "transforms": _transforms,
     "sweep": options.boolean,
