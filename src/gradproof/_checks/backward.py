@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from gradproof._checks import conclude_check
 from gradproof._checks.determinism import recorded_gradient_findings
-from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import evidence_of_block, failed_check
 from gradproof._data.checks import TABLE
 from gradproof._data.records import CheckResult, Verdict
+from gradproof._data.visible import short_list
 from gradproof._low_precision.combine import mode_result
 from gradproof._maps.contract import Mode, Unsupported
 from gradproof._measurements import Measurements

@@ -1,14 +1,8 @@
-"""Groups of arrays that are asked for together, and how a message names several arrays."""
+"""Groups of arrays that are asked for together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-
-from gradproof._data.visible import join_words
-
-LISTED = 3  # names that a sentence gives
 
 Group = frozenset[int]
 
@@ -33,13 +27,6 @@ def splits_in_two(count: int, seed: int, most_singles: int = 3) -> list[Group]:
     return [
         frozenset(slot for slot in range(count) if numbers[slot] >> digit & 1) for digit in digits
     ]
-
-
-def short_list(names: Sequence[str]) -> str:
-    """Names in a message: "a", "a and b", "a, b, c and 97 more"."""
-    if len(names) > LISTED + 1:
-        return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
-    return join_words(names)
 
 
 def share_of_subsets(asked: int, count: int) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from gradproof._checks.agreement import gradient_repeats, value_findings, vector_findings
-from gradproof._checks.groups import short_list
 from gradproof._checks.outcome import (
     evidence_of_block,
     failed_check,
@@ -29,6 +28,7 @@ from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.results import PointResult
 from gradproof._data.space import OPEN, Space, Values, norm
+from gradproof._data.visible import short_list
 from gradproof._low_precision.combine import mode_result
 from gradproof._maps.contract import Unsupported
 from gradproof._measurements import Measurements

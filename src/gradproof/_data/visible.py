@@ -19,6 +19,8 @@ UNSEEN = re.compile(
 
 _COMMAND = re.compile(r"(?m)(^|\s)(:(?=:[a-z-]+[^:\n]*::)|#(?=#\[))")
 
+LISTED = 3  # names that a sentence gives
+
 
 def escape_invisible(text: str) -> str:
     """The text, each such character written as its escape, and commands broken."""
@@ -33,3 +35,10 @@ def _escape(found: re.Match[str]) -> str:
 def join_words(words: Sequence[str], last: str = "and") -> str:
     """Words as people list them: "a", "a and b", "a, b and c"."""
     return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def short_list(names: Sequence[str]) -> str:
+    """Names in a message: "a", "a and b", "a, b, c and 97 more"."""
+    if len(names) > LISTED + 1:
+        return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
+    return join_words(names)

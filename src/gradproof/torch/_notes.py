@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from gradproof._data.visible import short_list
 from gradproof.torch._graph import Graph
 
-_NAMED = 3  # names that a sentence lists
 _DISTRIBUTED = torch.distributed.is_available()
 
 
@@ -20,11 +20,9 @@ def notes(graph: Graph, idle: Sequence[str], unsearched: Sequence[torch.Tensor])
     if call.fixed_random:
         found.append(_DRAWN)
     if idle:
-        names = ", ".join(idle[:_NAMED])
-        more = f" and {len(idle) - _NAMED} more" if len(idle) > _NAMED else ""
         found.append(
-            f"no gradient reaches {names}{more}, which the function holds: not checked; name it in "
-            "wrt= to have it checked"
+            f"no gradient reaches {short_list(idle)}, which the function holds: not checked; name "
+            "it in wrt= to have it checked"
         )
     if unsearched:
         shapes = ", ".join(dict.fromkeys([str(list(tensor.shape)) for tensor in unsearched]))
