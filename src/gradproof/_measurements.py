@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from gradproof._data.formats import DOUBLE, FORMATS
+from gradproof._data.formats import DOUBLE, FORMATS, ROUNDABLE
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Values, finite_values, root_mean_square
 from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
@@ -23,7 +23,6 @@ from gradproof._numdiff.slopes import Slopes, slopes_along
 from gradproof._numdiff.steps import StepTables, coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
 
-_COARSE = 2.0**-40  # unit round-off of the runs that show the rounding of a derivative
 _RUNS = 4
 _HONEST = 16.0  # of the largest of so few runs: another one may have a heavy tail
 _PART_OF_NOISE = 2.0**-14  # of the rounding of F in single precision: a part of F may be small
@@ -355,7 +354,7 @@ class ClaimedProducts:
     def _rounding_by_runs(self, probe: Values) -> Values | None:
         """How far a product moves where every operation is rounded; None where none can be."""
         here = self.measurements
-        unit, tiny = (_COARSE, 0.0) if here.is_double else (max(here.unit, _COARSE), self._tiny)
+        unit, tiny = (ROUNDABLE, 0.0) if here.is_double else (max(here.unit, ROUNDABLE), self._tiny)
         try:
             exact = here.double.map
             known = self.ask(probe, exact)

@@ -6,6 +6,7 @@ import numpy as np
 
 from gradproof._checks.outcome import failed_check, inconclusive_check, skipped_check
 from gradproof._checks.users_code import UsersError, users_errors
+from gradproof._data.formats import ROUNDABLE
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
 from gradproof._low_precision.rounding_result import rounding_result
@@ -15,7 +16,6 @@ from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._measurements import Measurements
 
 _NAME, _REFERENCE = "value", "the reference"
-_FINEST = 2.0**-40  # unit round-off of the finest arithmetic that doubles can be rounded to
 
 
 def check(measurements: Measurements) -> CheckResult:
@@ -59,7 +59,7 @@ def _values_beside_exact(
     """The value, that of the reference, and how far honest runs of the reference are off."""
     map_, settings = measurements.map, measurements.settings
     grain = arithmetic_of(measurements, exact)
-    unit, errors, reason = max(grain.unit, _FINEST), [], ""
+    unit, errors, reason = max(grain.unit, ROUNDABLE), [], ""
     for number in range(RUNS):
         try:
             with users_errors():

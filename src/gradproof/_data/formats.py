@@ -35,3 +35,5 @@ FORMATS = {
 # way to the next coarser format.
 _UNITS = [FORMATS[name].unit for name in ("float64", "float32", "float16")]
 DOUBLE, SINGLE = (math.sqrt(fine * coarse) for fine, coarse in itertools.pairwise(_UNITS))
+
+ROUNDABLE = 2.0**-40  # unit round-off of the finest arithmetic that doubles can be rounded to

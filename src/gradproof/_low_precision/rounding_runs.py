@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gradproof._data.formats import DOUBLE, FORMATS, SINGLE, Grain
+from gradproof._data.formats import DOUBLE, FORMATS, ROUNDABLE, SINGLE, Grain
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space, Values, root_mean_square
 from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
@@ -28,7 +28,6 @@ from gradproof.errors import UsageError
 RUNS = 8
 OTHER_ALGORITHM = 4.0  # times more, where honest runs compute the derivative in another way
 _FEW_RUNS = 2  # that are made first
-_ROUNDABLE = 2.0**-40  # the finest arithmetic that doubles can be rounded to
 _NEAR = 2.0**-16  # of a number: hundreds of roundings in single precision
 _FEW_ENTRIES, _MANY_ENTRIES = 64, 512  # in the smallest array: more probes are asked of few
 _SAME_VALUE = 0.1  # of its size: rounding that the function magnifies, not another function
@@ -252,7 +251,7 @@ class ModeBesideReference:
         errors = np.zeros((numbers.stop, *sides.exact.shape))
         value_errors = np.empty((numbers.stop, self.exact_value.size))
         errors[:kept], value_errors[:kept] = sides.errors[:kept], sides.value_errors[:kept]
-        done, why, unit = kept, sides.why_no_runs if kept else "", max(grain.unit, _ROUNDABLE)
+        done, why, unit = kept, sides.why_no_runs if kept else "", max(grain.unit, ROUNDABLE)
         valued, has_products = kept, bool(kept) and not why
         for number in numbers:
             try:
