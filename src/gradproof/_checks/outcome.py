@@ -14,9 +14,9 @@ def passed_check(name: str, summary: str, **more: Any) -> CheckResult:
     return CheckResult(name, Verdict.PASSED, summary, **more)
 
 
-def skipped_check(name: str, reason: str, **more: Any) -> CheckResult:
+def skipped_check(name: str, reason: str) -> CheckResult:
     """A check that could not be asked."""
-    return CheckResult(name, Verdict.SKIPPED, reason, **more)
+    return CheckResult(name, Verdict.SKIPPED, reason)
 
 
 def inconclusive_check(name: str, reason: str, **more: Any) -> CheckResult:

@@ -92,7 +92,7 @@ def _point_nearby(measurements: Measurements, radius: float, *, is_turned: bool)
     x = point + radius * measurements.scales * random_moves(
         domain, seed, Kind.NEARBY_POINT, _NUMBER
     )
-    turns = random_bits(seed, Kind.REPEAT, _NUMBER, domain.size)
+    turns = random_bits(seed, Kind.TURNED_SIGNS, _NUMBER, domain.size)
     for position, slot in enumerate(domain.slots):
         span, entry = domain.span(position), len(slot.parts)
         values, own = x[span], point[span]

@@ -27,7 +27,7 @@ class Kind(enum.IntEnum):
     COTANGENT = 1
     NEARBY_POINT = 2
     JOINT_DIRECTION = 3
-    REPEAT = 4
+    TURNED_SIGNS = 4
     SPECIAL = 5
 
 
