@@ -35,17 +35,6 @@ from gradproof.jax._tree import JaxArguments, floating_leaves, is_floating
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
 
-
-def as_array(leaf: Any) -> Any:
-    """A number of Python as the array that JAX makes of it."""
-    return jnp.asarray(leaf) if isinstance(leaf, (float, complex)) else leaf
-
-
-def zero_tangent(leaf: Any) -> np.ndarray[Any, Any]:
-    """The tangent, or cotangent, of what has none."""
-    return np.zeros(np.shape(leaf), jax.dtypes.float0)
-
-
 _EPS = 1e-4  # JAX's default, which here means: choose the steps
 _CHECKS = {"fwd": ("forward", "linearity"), "rev": ("backward", "linearity")}
 _WORDS = {"fwd": "JVP", "rev": "VJP"}
@@ -93,7 +82,7 @@ def check_grads(
         got = options.short_repr(list(asked))
         raise UsageError(f"modes: expected some of 'fwd' and 'rev', got {got}")
     depth = options.integer_kind(1, None, "at least 1")("order", order)
-    question = _Question(f, args, (atol, rtol, eps))
+    question = _JaxQuestion(f, args, (atol, rtol, eps))
     _judge_orders(question, question.map(), depth, asked)
 
 
@@ -128,15 +117,15 @@ def check_jvp(
 
     def push(arguments: JaxArguments, arrays: Any, tangents: Any) -> Any:
         _, primals, _ = arguments.tree_with(arrays)
-        _, directions, _ = arguments.tree_with(tangents, list(map(zero_tangent, arguments.leaves)))
+        _, directions, _ = arguments.tree_with(tangents, list(map(_zero_tangent, arguments.leaves)))
         return floating_leaves(_require_pair("f_jvp", f_jvp(primals, directions))[1])
 
     def outputs(arguments: JaxArguments, primals: Any) -> Any:
         zeros = [jnp.zeros_like(value) for value in arguments.values]
-        zero = list(map(zero_tangent, arguments.leaves))
+        zero = list(map(_zero_tangent, arguments.leaves))
         return _require_pair("f_jvp", f_jvp(primals, arguments.tree_with(zeros, zero)[1]))
 
-    _Question(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
+    _JaxQuestion(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
 
 
 @guard_face
@@ -173,7 +162,7 @@ def check_vjp(
         outputs, pulled = _require_pair("f_vjp", f_vjp(*inputs))
         leaves, tree = tree_util.tree_flatten(outputs)
         given = iter(cotangents)
-        full = [next(given) if is_floating(leaf) else zero_tangent(leaf) for leaf in leaves]
+        full = [next(given) if is_floating(leaf) else _zero_tangent(leaf) for leaf in leaves]
         gradients = pulled(tree_util.tree_unflatten(tree, full))
         flat = tree_util.tree_leaves(gradients, is_leaf=lambda leaf: leaf is None)
         first = len(arguments.leaves) - len(flat)  # the function stands before its arguments
@@ -183,13 +172,13 @@ def check_vjp(
             for gradient, array in zip(found, arrays, strict=True)
         ]
 
-    question = _Question(f, args, (atol, rtol, eps), err_msg)
+    question = _JaxQuestion(f, args, (atol, rtol, eps), err_msg)
     question.judge_rule(
         "rev", lambda _, primals: _require_pair("f_vjp", f_vjp(*primals))[:1], pull=pull
     )
 
 
-class _Question:
+class _JaxQuestion:
     """What is asked: a function with its arguments, the tolerances, a prefix."""
 
     def __init__(
@@ -229,7 +218,7 @@ class _Question:
         __tracebackhide__ = True
         got, *tangents = outputs(self.arguments, self._args)
         expected = options.container(f"the result of {self.target}", self._f(*self._args))
-        self.require_same_outputs(got, expected)
+        self._require_same_outputs(got, expected)
         for tangent in tangents:
             pairs = zip(floating_leaves(tangent), floating_leaves(got), strict=False)
             if any(jnp.result_type(one) != jnp.result_type(other) for one, other in pairs):
@@ -262,7 +251,7 @@ class _Question:
             own = replace(report, target=f"{name} of {self.target}", checks=results)
             _asserts.settled_report(own, "warn", self.prefix)
 
-    def require_same_outputs(self, got: Any, expected: Any) -> None:
+    def _require_same_outputs(self, got: Any, expected: Any) -> None:
         """DerivativeError where a rule returns other outputs than the function."""
         __tracebackhide__ = True
         ours, theirs = (tree_util.tree_leaves(tree) for tree in (got, expected))
@@ -288,9 +277,19 @@ def _argument_tuple(args: Any) -> tuple[Any, ...]:
         raise UsageError(f"args: expected a tuple of arguments, got {options.short_repr(args)}")
     given = options.container("args", tuple(args))
     try:
-        return tree_util.tree_map(as_array, given)  # type: ignore[no-any-return]  # a tuple
+        return tree_util.tree_map(_as_array, given)  # type: ignore[no-any-return]  # a tuple
     except (TypeError, ValueError) as error:  # keys of a dict that have no order
         raise UsageError(f"args: JAX does not take them apart: {error}") from error
+
+
+def _as_array(leaf: Any) -> Any:
+    """A number of Python as the array that JAX makes of it."""
+    return jnp.asarray(leaf) if isinstance(leaf, (float, complex)) else leaf
+
+
+def _zero_tangent(leaf: Any) -> np.ndarray[Any, Any]:
+    """The tangent, or cotangent, of what has none."""
+    return np.zeros(np.shape(leaf), jax.dtypes.float0)
 
 
 def _require_pair(name: str, said: Any) -> Any:
@@ -308,7 +307,7 @@ def _leaf_text(leaf: Any) -> str:
 
 
 def _judge_orders(
-    question: _Question, map_: JaxMap, order: int, modes: tuple[str, ...], words: str = ""
+    question: _JaxQuestion, map_: JaxMap, order: int, modes: tuple[str, ...], words: str = ""
 ) -> None:
     """Every mode, and every mode of the derivative by every mode, up to the order."""
     __tracebackhide__ = True
