@@ -51,9 +51,9 @@ def resolution(report: Report) -> float:
     return max(measured, default=math.nan)
 
 
-def count_of_calls(report: Report) -> int:
-    """Runs of the function, forward and backward, in the words of `Report.calls`."""
-    return sum(report.calls.get(kind, 0) for kind in ("function", "vjp", "jvp"))
+def shown_verdict(verdict: Verdict) -> str:
+    """The word of a verdict, in capitals where it is the one to look at."""
+    return verdict.upper() if verdict is Verdict.FAILED else verdict.value
 
 
 def bound_text(bar: float) -> str:

@@ -63,12 +63,11 @@ def _cells(name: str, report: Report | None, reason: str) -> list[RenderableType
     if report is None:
         error = Text("error", STYLES["failed"])
         return [error, shown_name, "", "", "", Text(escape_invisible(reason))]
-    word = report.verdict.value
     return [
-        Text(word.upper() if word == "failed" else word, STYLES[word]),
+        Text(summary.shown_verdict(report.verdict), STYLES[report.verdict]),
         shown_name,
         summary.bound_text(summary.resolution(report)),
-        f"{summary.count_of_calls(report):,}",
+        f"{sum(report.calls.values()):,}",
         f"{report.seconds:.1f}",
         Text(escape_invisible(summary.result_text(report))),
     ]

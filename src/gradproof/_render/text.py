@@ -87,7 +87,7 @@ def _lines(report: Report, shown: list[CheckResult], amount: Amount) -> Iterator
 
 def _title(report: Report) -> list[Line]:
     """Name, verdict and cost; where they are too long for a line the cost has one of its own."""
-    target, calls = " ".join(report.target.split()), summary.count_of_calls(report)
+    target, calls = " ".join(report.target.split()), sum(report.calls.values())
     cost = f"seed {report.seed}, {calls:,} call{'s' * (calls != 1)}, {report.seconds:.2f} s"
     verdict, bound = _verdict(report.verdict), summary.bound_text(summary.resolution(report))
     bound = f", verified to {bound}" if bound and report.verdict is Verdict.PASSED else ""
@@ -104,8 +104,7 @@ def _title(report: Report) -> list[Line]:
 
 
 def _verdict(verdict: Verdict, width: int = 0) -> Span:
-    word = verdict.value.upper() if verdict is Verdict.FAILED else verdict.value
-    return Span(word.ljust(width), verdict.value)
+    return Span(summary.shown_verdict(verdict).ljust(width), verdict.value)
 
 
 def _lines_of_other_checks(
