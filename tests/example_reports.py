@@ -57,10 +57,9 @@ def kink(i: int) -> Kink:
         "kink",
         Place("output 0", 0, (i,)),
         Place("x", 0, (i,)),
-        left=0.0,
-        right=1.0,
+        low=0.0,
+        high=1.0,
         claimed=0.5,
-        within=True,
         message=f"x[{i}] -> output 0[{i}]: not differentiable, a kink; left slope 0, right slope "
         "1; claimed 0.5, between them",
     )

@@ -37,9 +37,8 @@ def test_a_claim_between_the_slopes_passes_by_name(claim: float) -> None:
     assert result.verdict is PASSED
     (kink,) = result.kinks
     assert (kink.kind, kink.output.index, kink.input.index) == ("kink", (0,), (0,))
-    assert (kink.left, kink.right) == pytest.approx((0, 1), abs=1e-9)
+    assert (kink.low, kink.high) == pytest.approx((0, 1), abs=1e-9)
     assert kink.claimed == claim
-    assert kink.within
     assert any("right at smooth neighbours" in note for note in result.notes)
     assert result.resolution < 1e-7
 
@@ -75,7 +74,7 @@ def test_an_infinite_slope_is_named_and_its_neighbours_decide(claim: float) -> N
 
     result = backward(with_slope(torch.sqrt, slope), leaf(0.0, 1.0))
     assert result.verdict is PASSED
-    assert (result.kinks[0].kind, result.kinks[0].right) == ("infinite slope", math.inf)
+    assert (result.kinks[0].kind, result.kinks[0].high) == ("infinite slope", math.inf)
     twice = backward(with_slope(torch.sqrt, lambda x: 2 * slope(x)), leaf(0.0))
     assert twice.verdict is FAILED
 

@@ -194,5 +194,5 @@ def kinks_of_entries(
         kind = "kink" if math.isfinite(low) and math.isfinite(high) else "infinite slope"
         message = f"{input_} -> {output}: {kind}, slopes from {low:.3g} to {high:.3g}"
         message += f", claimed {claimed:.6g}"
-        found.append(Kink(kind, output, input_, low, high, claimed, True, message))
+        found.append(Kink(kind, output, input_, low, high, claimed, message))
     return tuple(found)

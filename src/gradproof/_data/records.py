@@ -124,23 +124,20 @@ class Kink:
     """An entry of the Jacobian at which the function is not differentiable.
 
     Attributes:
-        kind: "kink", "jump", "infinite slope", "domain boundary" or "differentiable once".
+        kind: "kink", or "infinite slope" where a slope is no finite number.
         output: the `Place` in the output.
-        input: the `Place` in the input; None for a random direction.
-        left: slope from the left; NaN if there is none, infinite if the slope is.
-        right: slope from the right, likewise.
-        claimed: the derivative under test; NaN if it was not needed.
-        within: whether `claimed` lies between the slopes; without slopes, whether it is a number.
+        input: the `Place` in the input.
+        low, high: the slopes on its two sides, the smaller one first.
+        claimed: the derivative under test, which lies between them.
         message: one sentence with all of this.
     """
 
     kind: str
     output: Place
-    input: Place | None
-    left: float
-    right: float
+    input: Place
+    low: float
+    high: float
     claimed: float
-    within: bool
     message: str
 
 
