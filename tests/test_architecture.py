@@ -49,15 +49,8 @@ LAYERS = {
 # Modules of a framework's folder that belong to its public face; the others are its adapter.
 FACES = {
     "torch": {
-        *(
-            "_double_backward",
-            "_fast_path",
-            "_fast_slopes",
-            "_gradcheck_helpers",
-            "_guards",
-            "_judge",
-        ),
-        *("_messages", "_record", "_suite", "distributed"),
+        *("_double_backward", "_fast_path", "_fast_slopes", "_guards", "_judge", "_messages"),
+        *("_record", "_suite", "distributed"),
     },
     "jax": set(),
     "_numpy": set(),

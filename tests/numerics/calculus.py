@@ -1,4 +1,4 @@
-"""Functions with their exact derivatives, for testing the ladder."""
+"""Functions with their exact derivatives, for testing measured slopes."""
 
 from __future__ import annotations
 
