@@ -13,6 +13,7 @@ import numpy as np
 
 from gradproof._compare.comparison import comparison_of
 from gradproof._compare.conclude import point_result
+from gradproof._data.exceptions import exception_line
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
 from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import Verdict
@@ -97,7 +98,7 @@ def _result_against_references(
         except Exception as error:  # of the user's code, which may raise anything
             if is_our_mistake(error):
                 raise
-            answer = f"its derivative raised {type(error).__name__}: {error}"
+            answer = f"its derivative raised {exception_line(error)}"
         if isinstance(answer, str):
             refused.append(f"{reference.name}: {answer}")
         elif found is None or answer.verdict is Verdict.PASSED:
