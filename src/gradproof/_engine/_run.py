@@ -84,7 +84,7 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
     Exceptions of the user's code become findings; a spent budget leaves the check inconclusive.
     """
     map_, name, settings = measurements.map, row.name, measurements.settings
-    started, before = time.perf_counter(), dict(map_.counts)
+    started, before = time.perf_counter(), map_.counts.copy()
     try:
         still = map_.domain.still
         if still is not None and still.all():
@@ -111,8 +111,7 @@ def check_result(row: Check, measurements: Measurements) -> CheckResult:
         text = f"it raised {exception_line(error)}"
         finding = Finding(name, f"{exception_line(error)}{place_of_error(error)}", "raised")
         result = CheckResult(name, Verdict.FAILED, text, (finding,))
-    seconds, now = time.perf_counter() - started, map_.counts.items()
-    calls = {kind: runs - before.get(kind, 0) for kind, runs in now if runs != before.get(kind)}
+    seconds, calls = time.perf_counter() - started, dict(map_.counts - before)
     return CheckResult(**vars(result) | {"seconds": seconds, "calls": calls, "evidence": None})
 
 
