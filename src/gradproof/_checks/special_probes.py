@@ -85,7 +85,7 @@ def split_probe(
     constant: Values,
     unit: float,
     seed: int,
-    scales: Values | None = None,
+    scales: Values | None,
 ) -> SplitProbe:
     """2 v - s w + 3 q + 5 z + 4 e, each a probe that a rule may have a branch for, in two parts.
 

@@ -42,7 +42,7 @@ class Resolution:
     small: float
 
     @classmethod
-    def from_unit(cls, unit: float, of_entry: float = RESOLUTION) -> Resolution:
+    def from_unit(cls, unit: float, of_entry: float) -> Resolution:
         """For arithmetic of unit round-off `unit`; few bits do not tell small slopes apart."""
         if unit < DOUBLE:
             return cls(min(SHARP_RESOLUTION, of_entry), of_entry, SMALL)

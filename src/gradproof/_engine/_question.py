@@ -41,9 +41,9 @@ class Question:
         kwargs: Mapping[str, Any] | None,
         settings: RunSettings,
         *,
-        wrt: Any = None,
-        domain: Any = None,
-        names: Sequence[str] | None = None,
+        wrt: Any,
+        domain: Any,
+        names: Sequence[str] | None,
     ) -> None:
         options.container("inputs", inputs)
         self.kwargs = _keyword_arguments(fn, kwargs)

@@ -20,7 +20,7 @@ def array_like(given: Any, values: np.ndarray[Any, Any], dtype: str = "") -> Any
 
 
 def array_from_numpy(
-    values: np.ndarray[Any, Any], dtype: str, device: str | None = None
+    values: np.ndarray[Any, Any], dtype: str, device: str | None
 ) -> np.ndarray[Any, Any]:
     """A copy of these values in the dtype.
 

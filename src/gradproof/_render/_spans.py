@@ -54,7 +54,7 @@ def place(kind: str, at: Place) -> str:
     return f"{kind} {at.slot} {quote}{at.name}{quote}{entry}"
 
 
-def number(value: float, precision: int = 6) -> str:
+def number(value: float, precision: int) -> str:
     """The number in so many digits; a whole one keeps a decimal, `1.0`."""
     text = f"{value:.{precision}g}"
     return f"{text}.0" if text.lstrip("-").isdigit() else text

@@ -28,9 +28,7 @@ def array_like(given: Any, values: np.ndarray[Any, Any], dtype: str = "") -> jax
         return found if device is None else jax.device_put(found, device)  # which takes longer
 
 
-def array_from_numpy(
-    values: np.ndarray[Any, Any], dtype: str, device: str | None = None
-) -> jax.Array:
+def array_from_numpy(values: np.ndarray[Any, Any], dtype: str, device: str | None) -> jax.Array:
     """An array of these values, of 64 bits where the dtype says so.
 
     Args:

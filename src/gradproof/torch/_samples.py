@@ -24,9 +24,7 @@ def array_like(given: torch.Tensor, values: np.ndarray[Any, Any], dtype: str = "
     return made.requires_grad_(given.requires_grad)
 
 
-def array_from_numpy(
-    values: np.ndarray[Any, Any], dtype: str, device: str | None = None
-) -> torch.Tensor:
+def array_from_numpy(values: np.ndarray[Any, Any], dtype: str, device: str | None) -> torch.Tensor:
     """A leaf tensor of these values, which requires a gradient where the dtype can have one.
 
     Args:
@@ -39,7 +37,7 @@ def array_from_numpy(
     return tensor.requires_grad_(is_floating(kind))
 
 
-def array_from_file(path: str, device: str | None = None) -> torch.Tensor:
+def array_from_file(path: str, device: str | None) -> torch.Tensor:
     """The tensor that `torch.save` wrote to a file, as a leaf like that of `array_from_numpy`.
 
     Raises:

@@ -73,7 +73,7 @@ class Ranks:
         patience: seconds that a rank waits for another; a minute where None.
     """
 
-    def __init__(self, group: Any = None, patience: float | None = None) -> None:
+    def __init__(self, group: Any, patience: float | None) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise UsageError(
                 "group: no process group: call torch.distributed.init_process_group() first, on "
