@@ -5,7 +5,7 @@ They need Hypothesis (the extra `hypothesis`) and the framework of the arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -22,7 +22,6 @@ __all__ = ["inputs"]
 def inputs(
     fn: Callable[..., Any] | ByHand,
     examples: Any,
-    kwargs: Mapping[str, Any] | None = None,
     *,
     shapes: bool = True,
     seed: int = 0,
@@ -36,7 +35,6 @@ def inputs(
     Args:
         fn: the function; only the names of its parameters are used.
         examples: its arguments, as `inputs` of `gradproof.check`.
-        kwargs: keyword arguments, which do not change.
         shapes: whether shapes change too.
         seed: seed of the values of other shapes.
 
@@ -57,7 +55,7 @@ def inputs(
     """
     arguments = positional_arguments(fn, examples)
     function = fn.fn if isinstance(fn, ByHand) else fn
-    adapter = _adapters.find_adapter(arguments, kwargs, function)
+    adapter = _adapters.find_adapter(arguments, {}, function)
     samples = None if adapter is None else Samples(adapter, function, arguments)
     if samples is None or not samples.values:
         raise UsageError("examples: expected at least one array of a framework that can be varied")

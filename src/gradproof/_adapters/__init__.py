@@ -28,7 +28,7 @@ def framework_of(value: Any) -> str:
     return ""
 
 
-def find_adapter(inputs: Any, kwargs: Mapping[str, Any] | None, fn: Any) -> ModuleType | None:
+def find_adapter(inputs: Any, kwargs: Mapping[str, Any], fn: Any) -> ModuleType | None:
     """The adapter for the framework of the inputs, or None. Imports no framework.
 
     A derivative written by hand has one for arrays of any library. Otherwise containers (tuples,
