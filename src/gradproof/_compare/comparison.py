@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -24,7 +23,6 @@ from gradproof._numdiff.steps import NEARBY, SHORT_STEP, StepTables, coordinate_
 from gradproof._numdiff.values import FunctionValues
 from gradproof.errors import UsageError
 
-MOST_FINDINGS = 64
 ROUNDED_UNIT = 2.0**-36  # unit round-off of the runs that show the rounding of claims
 OTHER_SLOPE = 1e-3  # slopes that differ by this part are slopes of another piece of F
 _FEW_POINTS = 8  # that tell whether F is smooth, along a direction that moves every input
@@ -211,9 +209,3 @@ def entry_finding(
     return Finding(
         comparison.check, message, kind, input_, output, claimed, measured, error, allowed
     )
-
-
-def sorted_findings(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Largest gap first, NaN before all, and no more than a report can hold."""
-    ordered = sorted(findings, key=lambda f: -math.inf if math.isnan(f.gap) else -f.gap)
-    return tuple(ordered[:MOST_FINDINGS])

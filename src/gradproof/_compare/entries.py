@@ -14,11 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gradproof._compare.comparison import (
-    MOST_FINDINGS,
     ROUNDED_UNIT,
     Comparison,
     entry_finding,
-    sorted_findings,
 )
 from gradproof._compare.nonsmooth import (
     joint_mismatch,
@@ -44,6 +42,7 @@ from gradproof._numdiff.slopes import Slopes, column_slopes, measured_slopes, so
 from gradproof._numdiff.steps import StepTable
 from gradproof.errors import UsageError
 
+_MOST_FINDINGS = 64  # that a report holds
 _AT_ONCE = 1 << 17  # entries that are measured and decided together
 _SCALES = StepTable(2.0**-3, 0.5, 8)  # where a staircase shows its mean slope
 _REMEASURED = 64  # columns, the most doubtful first, that are measured again
@@ -101,11 +100,11 @@ class Entries:
         )
 
     def wrong_findings(self, comparison: Comparison) -> tuple[Finding, ...]:
-        """The findings of wrong entries, largest gap first."""
+        """The findings of wrong entries, NaN and the largest gap first."""
         block = self.block(comparison.inputs)
         gap = np.abs(block.claimed - block.measured)
         gap = np.where(block.wrong, np.where(np.isnan(gap), np.inf, gap), -1.0)
-        order = np.argsort(-gap, axis=None, kind="stable")[:MOST_FINDINGS]
+        order = np.argsort(-gap, axis=None, kind="stable")[:_MOST_FINDINGS]
         findings = []
         for i, k in zip(*np.unravel_index(order, gap.shape), strict=True):
             if not block.wrong[i, k]:
@@ -115,7 +114,7 @@ class Entries:
             finding = entry_finding(comparison, int(i), int(block.columns[k]), numbers)
             low, high = sorted((self.low[i, k] / self.u[k], self.high[i, k] / self.u[k]))
             findings.append(finding if low == high else kink_finding(finding, low, high))
-        return sorted_findings(findings)
+        return tuple(findings)
 
 
 def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
