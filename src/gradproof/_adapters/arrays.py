@@ -61,8 +61,6 @@ def dtype_name(dtype: Any) -> str:
 
 def kind_of(value: Any) -> str:
     """What numbers a value holds: "float", "complex", or "" where it cannot have a derivative."""
-    if isinstance(value, (bool, int)):
-        return ""
     if isinstance(value, (float, complex)):
         return "complex" if isinstance(value, complex) else "float"
     if not framework_of(value):
