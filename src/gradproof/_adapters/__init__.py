@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, MethodType, ModuleType
 from typing import Any
 
 from gradproof._data.by_hand import ByHand
@@ -72,8 +72,8 @@ def closure_values(fn: Any) -> list[Any]:
 
 
 def parts_of(value: Any) -> Iterator[Any]:
-    """What a container, a function, or what binds one, holds; nothing of anything else."""
-    if isinstance(value, (tuple, list, set, frozenset)):
+    """What a container holds, or what a partial application or a method binds."""
+    if isinstance(value, (tuple, list)):
         yield from value
     elif isinstance(value, dict):
         yield from value.values()
@@ -81,11 +81,6 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield from (value.func, value.args, value.keywords)
     elif isinstance(value, (MethodType, BuiltinFunctionType)):
         yield from (value.__self__, getattr(value, "__func__", None))
-    elif isinstance(value, (staticmethod, classmethod)):
-        yield value.__func__
-    elif isinstance(value, FunctionType):
-        yield from closure_values(value)
-        yield from (value.__defaults__, value.__kwdefaults__, vars(value))
 
 
 def samples_module(framework: str) -> ModuleType:
