@@ -8,7 +8,7 @@ are converted here, by the module of samples of that framework.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -175,9 +175,17 @@ class ArrayMap(DifferentiableMap):
     def notes(self) -> list[str]:
         return [self.held.note] if self.held else []
 
-    def start(self, outputs: Iterable[Piece]) -> None:
-        """Take the outputs at the point as those that every call must return."""
-        self.outputs = list(outputs)
+    def start(self, outputs: Sequence[tuple[str, Any]]) -> None:
+        """Take the outputs at the point, each with its name, as those that every call must return.
+
+        UsageError where there is none.
+        """
+        if not outputs:
+            raise UsageError(
+                f"{self.name} returned no array of floating numbers; return an array, or a "
+                "container of arrays"
+            )
+        self.outputs = [Piece.from_value(name, value) for name, value in outputs]
         self.codomain = Space(tuple(piece.slot for piece in self.outputs))
         used = [piece.slot.grain.unit for piece in (*self.inputs, *self.outputs)]
         self.resolution = max(used)

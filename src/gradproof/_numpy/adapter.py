@@ -98,12 +98,7 @@ class HandMap(ArrayMap):
         pieces, point = read_pieces(names, values)
         super().__init__(name_of(claims.fn), pieces, point)
         outputs = self.run(self.arrays(self.point))
-        if not outputs:
-            raise UsageError(
-                f"{self.name} returned no array of floating numbers; return an array, a number, "
-                "or a tuple or list of them"
-            )
-        self.start(Piece.from_value(f"output {k}", output) for k, output in enumerate(outputs))
+        self.start([(f"output {k}", output) for k, output in enumerate(outputs)])
         if claims.grad is not None and self.codomain.size != 1:
             raise UsageError(
                 f"grad: {self.name} has {self.codomain.size} real values; a gradient belongs to "

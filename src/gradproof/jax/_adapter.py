@@ -102,12 +102,7 @@ class JaxMap(ArrayMap):
                 outputs = [(like.slot.name, np.zeros(k.shape, k.dtype)) for like, k in kinds]
             has_loops = any(each.primitive.name in _LOOPS for each in self.program)
             self._programs: Programs | None = {} if has_loops else None
-        if not outputs:
-            raise UsageError(
-                f"{self.name} returned no array of floating numbers; return an array or a pytree "
-                "of arrays"
-            )
-        self.start(Piece.from_value(name, array) for name, array in outputs)
+        self.start(outputs)
         self._value: Array | None = None
         if self._is_called:
             self._value = self.codomain_vector([array for _, array in outputs])
