@@ -32,8 +32,8 @@ def needed_by(file: Path) -> frozenset[str]:
         if root in OPTIONAL:
             found.add(root)
         elif root == "gradproof":
-            parts = name.removeprefix("gradproof._adapters.").removeprefix("gradproof.")
-            found |= {framework for framework in ("torch", "jax") if parts.startswith(framework)}
+            part = name.removeprefix("gradproof.")
+            found |= {framework for framework in ("torch", "jax") if part.startswith(framework)}
         for place in _in_tests(name):
             if place != file:
                 found |= needed_by(place)

@@ -1,8 +1,8 @@
 """The museum: wrong derivatives that must be caught, and right ones that must not be accused.
 
-Nearly every exhibit re-creates a mistake that reached the users of a published library; `source`
-names the row of field/complaints.md (M..) or field/peers.md (W.., J.., C..) with the references.
-All run on the CPU, in float64 or complex128 unless the exhibit is about precision.
+Nearly every exhibit re-creates a mistake that reached the users of a published library, or one that
+other tools miss; `source` is its number in lists that were made before this library was. All run on
+the CPU, in float64 or complex128 unless the exhibit is about precision.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ WRONG = (
     ),
 )
 
-# Rows C of field/peers.md: where a fixed step, or one tolerance for all, rejects what is right.
+# Where a fixed step, or one tolerance for all, rejects what is right.
 RIGHT = (
     Portable(
         name="sine_in_float32",

@@ -22,8 +22,8 @@ class Exhibit:
 
     Attributes:
         name: the mistake, as a slug that reads as a sentence.
-        source: rows of field/complaints.md (M..) and field/peers.md (W.., C.., J..) it re-creates,
-            blank-separated; "extra" where it is in none.
+        source: the published mistakes (M..) and the trials of other tools (W.., C.., J..) that it
+            re-creates, by number, blank-separated; "extra" where it is none of them.
         make_inputs: fresh inputs at which the mistake must be caught, the same at every call.
         wrong: the function whose derivative is wrong; None where the exhibit is a right function
             that other tools accuse.
