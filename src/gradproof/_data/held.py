@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradproof._data.space import Array, Space, positions
+from gradproof._data.space import Array, Space
 from gradproof.errors import UsageError
 
 
@@ -34,10 +34,9 @@ def finite_point(space: Space, values: Array) -> tuple[Array, HeldEntries | None
     """
     if np.isfinite(values).all():
         return values, None
-    if bad := positions(np.isnan(values)):
-        raise UsageError(
-            f"{space.locate(bad[0])} is nan: a derivative is checked at numbers; replace the value"
-        )
+    if (bad := np.isnan(values)).any():
+        place = space.locate(int(bad.argmax()))
+        raise UsageError(f"{place} is nan: a derivative is checked at numbers; replace the value")
     mask = np.isinf(values)
     return np.where(mask, 0.0, values), HeldEntries(values, mask, _held_note(space, mask))
 

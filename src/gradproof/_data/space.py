@@ -27,26 +27,16 @@ KEPT = 1 << 17  # entries up to which copies of vectors stay in memory
 _LEAST_SQUARE = 1e-280  # with all digits, though many terms of it may have underflowed
 
 
-def positions(mask: Array) -> list[int]:
-    """Where a mask of one dimension holds."""
-    found: list[int] = mask.nonzero()[0].tolist()
-    return found
-
-
-def dot(left: Array, right: Array) -> float:
-    """The inner product."""
-    return float(left.dot(right))  # `@` takes thrice as long, of few numbers
-
-
 def norm(vector: Array) -> float:
     """The Euclidean norm, also where its square is no number."""
-    square = dot(vector, vector)
+    square = float(vector.dot(vector))  # `@` takes thrice as long, of few numbers
     if 0.0 < square < math.inf or not vector.shape[0]:
         return math.sqrt(square)
     largest = float(np.abs(vector).max())  # whose square is infinite, or zero
     if not 0.0 < largest < math.inf:
         return largest
-    return largest * math.sqrt(dot(vector / largest, vector / largest))
+    part = vector / largest
+    return largest * math.sqrt(part.dot(part))
 
 
 def are_equal(one: Array, other: Array) -> bool:
