@@ -79,6 +79,20 @@ def test_another_gradient_and_another_value_are_told_apart(dtype, seed):
     assert "against the reference" in found["value"].findings[0].message
 
 
+def test_a_reference_of_another_shape_has_another_value():
+    x = torch.linspace(-1, 1, 4, dtype=torch.float64, requires_grad=True)
+    report = gradproof.compare(torch.sin, lambda x: x.sin().sum(), x, seed=0)
+    assert verdicts(report)["value"] == "failed"
+    assert report["value"].summary == "the reference returns outputs of another shape"
+
+    def raising(x):
+        raise ZeroDivisionError
+
+    report = gradproof.compare(torch.sin, raising, x, seed=0)
+    assert verdicts(report)["value"] == "inconclusive"
+    assert "it raised ZeroDivisionError" in report["value"].summary
+
+
 def test_second_order_is_compared_where_it_is_asked_for():
     def cube(x):
         return x * x * x

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import exception_line, first_line
-from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._maps.contract import DifferentiableMap, OtherOutputs
 from gradproof.errors import UsageError
 
 
@@ -25,7 +25,8 @@ def twin_in_double(
         build: makes the map.
 
     Raises:
-        Unsupported: the function raises in double precision, or returns outputs of another shape.
+        Unsupported: the function raises in double precision.
+        OtherOutputs: it returns outputs of another shape.
     """
 
     def refusal(error: Exception) -> str:
@@ -41,7 +42,7 @@ def twin_in_double(
     if [slot.size for slot in twin.codomain.slots] != [s.size for s in target.codomain.slots]:
         twin.close()
         name = getattr(twin, "name", "it")
-        raise Unsupported(f"{name} returns outputs of another shape in double precision")
+        raise OtherOutputs(f"{name} returns outputs of another shape in double precision")
     twin.keep_limits(twin.domain.with_limits_of(target.domain))
     return twin
 

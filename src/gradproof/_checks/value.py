@@ -12,7 +12,7 @@ from gradproof._data.space import Values
 from gradproof._low_precision.rounding_result import rounding_result
 from gradproof._low_precision.rounding_runs import RUNS, ClaimedBesideExact, arithmetic_of
 from gradproof._low_precision.rounding_tests import array_deviations
-from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._maps.contract import DifferentiableMap, OtherOutputs, Unsupported
 from gradproof._measurements import Measurements
 
 _NAME, _REFERENCE = "value", "the reference"
@@ -29,6 +29,11 @@ def check(measurements: Measurements) -> CheckResult:
             exact = reference.kept_value()
     except UsersError as error:
         return inconclusive_check(_NAME, f"the reference raised {error}")
+    except OtherOutputs:
+        text = f"{_REFERENCE} returns outputs of another shape"
+        return failed_check(_NAME, text, (Finding(_NAME, text, "value"),), reference=_REFERENCE)
+    except Unsupported as missing:
+        return inconclusive_check(_NAME, f"{_REFERENCE}: {missing.reason}")
     sides = _values_beside_exact(measurements, reference, exact)
     undefined = np.flatnonzero(np.isfinite(sides.got[0]) != np.isfinite(exact))
     if undefined.size:

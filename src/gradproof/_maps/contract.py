@@ -44,6 +44,10 @@ class Raised(Unsupported):
     """
 
 
+class OtherOutputs(Unsupported):
+    """The same function in double precision, or a reference, returns outputs of other shapes."""
+
+
 class OutputChangedError(UsageError):
     """The function returned other outputs than at the point: in number, shape or dtype."""
 
