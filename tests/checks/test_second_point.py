@@ -172,3 +172,10 @@ def test_a_gradient_in_single_precision_is_not_accused_at_a_second_point(seed: i
     ):
         report = gradproof.check(lambda x, f=norm.apply: (f(x) * weights).sum(), x, seed=seed)
         assert report.verdict is verdict, str(report)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_point_off_the_domain_of_an_infinite_output_is_no_second_point(seed):
+    x = torch.tensor([0.2, 1.0, 0.5, 0.0], dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(torch.logit, (x,), checks=["second_point"], seed=seed)
+    assert report["second_point"].verdict is not gradproof.Verdict.FAILED, str(report)

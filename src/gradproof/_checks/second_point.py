@@ -125,7 +125,7 @@ def _measurements_nearby(
     if value.shape != here.shape:
         return "returns other shapes"
     known = np.isfinite(here)
-    if not np.isfinite(value[known]).all():
+    if not np.isfinite(value[known]).all() or (np.isnan(value) & ~np.isnan(here)).any():
         return "has no finite value"
     largest = measurements.largest_value
     if largest and np.abs(value[known]).max(initial=0.0) > _LARGE_VALUES * largest:
