@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+import gradproof
 from claims import MODES, Linear, errors_found, judge
 from gradproof import CheckResult, Settings, Verdict
 
@@ -300,3 +301,16 @@ def test_a_pattern_is_refuted_by_entries_that_are_wrong(
         assert claimed.forward(unit)[i] != case.right.forward(unit)[i]
     # The search for the first wrong entry, and up to 64 columns around it for places and causes.
     assert result.calls["function"] <= 420
+
+
+def test_a_backward_that_gives_rows_alone_shows_a_block_of_entries():
+    """Of more than 512 inputs it showed one entry, and no cause."""
+    rng = np.random.default_rng(0)
+
+    def backward(a, w, v):
+        return v * w * (1 - np.tanh(a) ** 2) / 2, (v * np.tanh(a)).sum(0)
+
+    gated = gradproof.by_hand(lambda a, w: np.tanh(a) * w, vjp=backward)
+    found = gradproof.check(gated, (rng.normal(size=(20, 40)), rng.normal(size=40)), seed=0)
+    assert "of which 40 x 40 entries were compared" in found["backward"].summary
+    assert [cause.name for cause in found["backward"].causes] == ["factor"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gradproof
 from claims import Claim
 
 X = np.random.default_rng(5).uniform(0.3, 1.7, 12) * np.where(np.arange(12) % 3 == 0, -1, 1)
@@ -341,3 +342,16 @@ def test_of_few_measured_columns_the_report_says_how_to_see_a_cause():
     result = Claim(measured, measured + off).judge()
     assert result.causes == ()
     assert "check fewer inputs" in " ".join(result.notes)
+
+
+def test_a_cause_names_its_inputs_where_others_are_wrong_in_another_way():
+    a, b, c = np.random.default_rng(0).normal(size=(3, 6))
+
+    def backward(a, b, c, v):
+        return v * b * c, -v * a * c, 2 * v * a * b
+
+    product = gradproof.by_hand(lambda a, b, c: a * b * c, vjp=backward)
+    causes = gradproof.check(product, (a, b, c), seed=0)["backward"].causes
+    messages = {cause.name: cause.message for cause in causes}
+    assert messages["sign"].startswith("of b: ")
+    assert messages["factor"].startswith("of c: ")

@@ -16,7 +16,7 @@ from gradproof._data.space import Indices, Space, Values, root_mean_square
 from gradproof._numdiff.probes import unit_vector
 
 _BLOCK_COLUMNS = 24  # columns that are measured for places and causes of more than one mistake
-_LONGEST_LINE = 64  # columns of a line along the last axis of an input, measured in their place
+_LONGEST_LINE = 64  # entries of a line along the last axis of an array, in place of these
 _BLOCK_ROWS = 64
 _BLOCK_ENTRIES = 1 << 20  # of which the rows are chosen that are wrong
 _NO_WRONG_ENTRY = "a projection differs, but by no entry that is wrong beyond rounding"
@@ -34,13 +34,18 @@ def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
     if (row := _wrong_output(comparison, screen)) is None:
         return inconclusive_point(_NO_WRONG_ENTRY)
     claimed_product = comparison.claim.row_products(row)
-    column, gap, rest = _wrong_input(comparison, screen, row, claimed_product)
-    several = abs(rest) > 1e-2 * abs(gap)
-    if screen.claimed is not None:
-        several |= int(screen.decisions.wrong.sum()) > _BLOCK_COLUMNS
-    found = _columns_result(comparison, screen, row, column, claimed_product, several=several)
-    if found.verdict is Verdict.FAILED:
-        return found
+    steps = comparison.steps
+    # The step that showed the row first. A longer one may leave the piece of F that the point is
+    # in; but beside large terms a short one shows their rounding.
+    for table in (steps.quick or steps.usual, steps.usual):
+        step = float(table.steps[1])
+        column, gap, rest = _wrong_input(comparison, screen, row, claimed_product, step)
+        several = abs(rest) > 1e-2 * abs(gap)
+        if screen.claimed is not None:
+            several |= int(screen.decisions.wrong.sum()) > _BLOCK_COLUMNS
+        found = _columns_result(comparison, screen, row, column, several=several)
+        if found.verdict is Verdict.FAILED:
+            return found
     return _result_within_tolerance(comparison, screen) or found
 
 
@@ -81,15 +86,13 @@ def _position_by_bisection(
 
 
 def _wrong_input(
-    comparison: Comparison, screen: Screen, row: int, claimed: SlopeOfPart
+    comparison: Comparison, screen: Screen, row: int, claimed: SlopeOfPart, step: float
 ) -> tuple[int, float, float]:
     """A column that is wrong in one row, the gap it makes, and the gap of all others.
 
-    The slope along each part of the tangent is one central difference, at the step that showed the
-    row: a longer one may leave the piece of F that the point is in.
+    The slope along each part of the tangent is one central difference of this step.
     """
-    steps, value_at = comparison.steps, comparison.function.value_at
-    step = float(steps.usual.steps[1] if steps.quick is None else steps.quick.steps[1])
+    value_at = comparison.function.value_at
 
     def gap_of(inputs: Indices) -> float:
         part = np.zeros_like(screen.u)
@@ -107,36 +110,39 @@ def _columns_result(
     screen: Screen,
     row: int,
     column: int,
-    product: SlopeOfPart,
     *,
     several: bool,
 ) -> PointResult:
     """What the law says of all entries of a column; with `several` of those around it too.
 
-    Of very many outputs, and where only this row is known, no more is measured.
+    Of very many outputs no column around it is measured. Where a backward can only be asked for
+    rows, those around the wrong one are.
     """
     inputs, columns = comparison.inputs, np.asarray([column])
-    if several:
-        around = _columns_around(comparison.map.domain, column)
+    if several or screen.claimed is None:
+        around = _entries_around(comparison.map.domain, column)
         around = around[comparison.u[around] != 0]
         columns = around if comparison.outputs * around.size <= _BLOCK_ENTRIES else columns
     claims = [comparison.claim.push(unit_vector(inputs, int(j))) for j in columns]
-    claimed, unknown = np.zeros((comparison.outputs, 1)), None
+    claimed, unknown, compared = np.zeros((comparison.outputs, len(columns))), None, ""
     known = [each for each in claims if each is not None]
     if len(known) == len(columns):
         claimed = np.stack(known, axis=1)
     else:
-        columns = np.asarray([column])
-        claimed[row] = product(unit_vector(inputs, column))
-        unknown = np.arange(comparison.outputs)[:, None] != row
+        near = _entries_around(comparison.map.codomain, row)
+        for i in near:
+            claimed[i] = comparison.claim.pull(unit_vector(comparison.outputs, int(i)))[columns]
+        unknown = np.ones(claimed.shape, dtype=bool)
+        unknown[near] = False
+        compared = f", of which {len(near):,} x {len(columns):,} entries were compared"
     found = decided_entries(comparison, claimed, columns, smooth=screen.is_smooth, unknown=unknown)
     rows = np.flatnonzero(found.wrong.any(axis=1))
     if not rows.size:
         return inconclusive_point(_NO_WRONG_ENTRY)
     number, wrong_columns = int(found.wrong.sum()), columns[found.wrong.any(axis=0)]
     summary = f"{count_of(number, 'wrong entry', 'wrong entries')} located in the "
-    summary += comparison.size
-    if len(wrong_columns) == 1:
+    summary += f"{comparison.size}{compared}"
+    if len(wrong_columns) == 1 and number > 1:
         place = comparison.map.domain.locate(int(wrong_columns[0]))
         summary += f", all with respect to {place}"
     wrong_rows = int(screen.decisions.wrong.sum()) if screen.claimed is not None else 0
@@ -147,15 +153,15 @@ def _columns_result(
     return PointResult(Verdict.FAILED, summary, found.wrong_findings(comparison), block=block)
 
 
-def _columns_around(domain: Space, column: int) -> Indices:
-    """The line along the last axis in which a column lies, or the columns next to it."""
-    slot = domain.slots[domain.slot_at(column)]
-    span = domain.span(domain.slot_at(column))
+def _entries_around(space: Space, position: int) -> Indices:
+    """The line along the last axis in which an entry of an array lies, or its neighbours."""
+    slot = space.slots[space.slot_at(position)]
+    span = space.span(space.slot_at(position))
     length = slot.shape[-1] * len(slot.parts) if slot.shape and slot.entries is None else 0
     if 1 < length <= _LONGEST_LINE:
-        first = span.start + (column - span.start) // length * length
+        first = span.start + (position - span.start) // length * length
         return np.arange(first, first + length)
-    first = max(span.start, min(column - _BLOCK_COLUMNS // 2, span.stop - _BLOCK_COLUMNS))
+    first = max(span.start, min(position - _BLOCK_COLUMNS // 2, span.stop - _BLOCK_COLUMNS))
     return np.arange(first, min(first + _BLOCK_COLUMNS, span.stop))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from gradproof._data.records import Cause
 from gradproof._data.results import JacobianEvidence
+from gradproof._data.visible import short_list
 from gradproof._explain.case import SLACK, InputBlock, input_blocks
 from gradproof._explain.causes import named_cause, ranked_causes
 from gradproof._explain.expressions import other_factor
@@ -97,7 +98,15 @@ def _causes_of_blocks(case: JacobianEvidence) -> Iterator[Cause]:
                 if cause.name == "zero":
                     break  # nothing is claimed there that a formula could explain
     for name, causes in found.items():
-        messages = dict.fromkeys(cause.message for cause in causes.values())
-        evidence = dict.fromkeys(cause.evidence for cause in causes.values())
+        alike: dict[str, list[int]] = {}  # inputs with the same evidence have one cause
+        for position, cause in causes.items():
+            alike.setdefault(cause.evidence, []).append(position)
+        messages = []
+        for positions in [*alike.values()][:3]:
+            message = causes[positions[0]].message
+            if len(positions) < len(shares):  # others are wrong in another way
+                names = short_list([case.domain.slots[position].name for position in positions])
+                message = f"of {names}: {message}"
+            messages.append(message)
         score = sum(cause.score * shares[position] for position, cause in causes.items())
-        yield named_cause(name, "; ".join([*messages][:3]), "; ".join([*evidence][:2]), score)
+        yield named_cause(name, "; ".join(messages), "; ".join([*alike][:2]), score)

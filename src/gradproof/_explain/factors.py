@@ -30,7 +30,8 @@ def zero_entries(block: InputBlock) -> Cause | None:
     if "sparse" in block.slot.describe and not (wrong & is_stored).any():
         message = f"entries that {block.name} does not store have a derivative, and 0 is claimed"
         return named_cause("unspecified entries", message, evidence)
-    message = "the wrong entries are claimed to be 0"
+    seen = "" if block.whole else " that were compared"
+    message = f"the wrong entries{seen} are claimed to be 0"
     if block.has_shape and block.whole and not block.claimed.any():
         message = f"nothing arrives at {block.name}"
     return named_cause("zero", message, evidence)
