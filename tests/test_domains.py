@@ -104,3 +104,11 @@ def test_complex_inputs_have_no_limits() -> None:
     z = torch.ones(2, dtype=torch.complex128, requires_grad=True)
     with pytest.raises(UsageError, match="complex"):
         gradproof.check(lambda z: z * z, [z], domain=(0, 2))
+
+
+@pytest.mark.parametrize("fn", [torch.sqrt, torch.asin, torch.special.entr])
+def test_an_infinite_slope_at_a_limit_leaves_the_other_columns_right(fn):
+    """Forward mode claims NaN in that row, 0 times infinity."""
+    x = torch.tensor([0.0, 1.0, 0.5], dtype=torch.float64, requires_grad=True)
+    report = gradproof.check(fn, (x,), domain=(0, 1), seed=0)
+    assert report.verdict == "passed", str(report)

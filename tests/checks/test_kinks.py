@@ -287,3 +287,30 @@ def test_an_order_statistic_of_many_equal_numbers(fn: Any) -> None:
     x = torch.full((100,), 1.5, dtype=torch.float64, requires_grad=True)
     assert backward(fn, x, seed=2).verdict is not FAILED
     assert backward(spoilt(fn, lambda slope: 1.5 * slope), x, seed=2).verdict is FAILED
+
+
+@pytest.mark.parametrize("share", [1e-5, 5e-4, 3e-3])
+def test_a_second_kink_that_is_weak_is_a_side_too(share: float) -> None:
+    """Slopes nearby that differed by less than a thousandth of the largest one were left out."""
+
+    def rectified(z: torch.Tensor) -> torch.Tensor:
+        return torch.relu(z[0]) - share * torch.relu(z[1] - z[0])
+
+    for seed in range(3):
+        assert backward(rectified, leaf(0.0, 0.0), seed=seed).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("count", [3, 6, 12])
+def test_no_right_claim_fails_where_many_kinks_meet(count: int) -> None:
+    """The region in which all rectifiers are off is one of 2^count: a sample misses it."""
+    failed = 0
+    for seed in range(8):
+        numbers = torch.Generator().manual_seed(seed)
+        planes = torch.randn(count, 8, dtype=torch.float64, generator=numbers)
+        heights = torch.randn(count, dtype=torch.float64, generator=numbers)
+
+        def layer(x, planes=planes, heights=heights):
+            return (heights * torch.relu(planes @ x)).sum() + x.sum()
+
+        failed += backward(layer, leaf(*[0.0] * 8), seed=seed).verdict is Verdict.FAILED
+    assert failed == 0

@@ -267,3 +267,13 @@ def test_a_backward_must_be_linear_to_the_callers_tolerance(part, rtol, passes):
     solved = custom(torch.sin, lambda x, g: g * x.cos() * (1 + part * torch.sin(1e3 * g)))
     x = torch.linspace(0.2, 1.0, 4, dtype=F64).requires_grad_()
     assert ours.gradcheck(solved, x, rtol=rtol, atol=0.0, raise_exception=False) is passes
+
+
+@pytest.mark.filterwarnings("ignore::gradproof.errors.DerivativeWarning")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_large_constant_beside_small_terms_is_no_wrong_derivative(seed):
+    """A plain difference of 1e6 with steps of 1e-6 is rounded to 1e-4, and decided entries."""
+    numbers = torch.Generator().manual_seed(seed)
+    x = torch.randn(8, dtype=F64, generator=numbers).requires_grad_()
+    w = torch.randn(4, 8, dtype=F64, generator=numbers) * torch.logspace(0, -6, 4)[:, None]
+    assert ours.gradcheck(lambda x: 1e6 + w @ x.sin(), (x,), raise_exception=False)

@@ -53,13 +53,15 @@ def slopes_with_neighbours(
         # Beside a stationary point the slope changes by curvature, which `steepness` bounds.
         size = np.maximum(np.maximum(np.abs(slope), slopes.size), slopes.steepness)
         margin = OTHER_SLOPE * size + noise
-        beyond = np.maximum(slopes.low - slope, slope - slopes.high) > margin
-        beyond &= np.isfinite(slope)
+        further = np.maximum(slopes.low - slope, slope - slopes.high)
+        beyond = (further > 2 * noise / _NEARER) & np.isfinite(slope)
         if beyond.any():
             # Pieces of F that meet at the point are cones: on the same ray F has the same slope
             # nearer by. The sine of a large number has another one.
             nearer = comparison.slope_nearby(w, number, _NEARER)
-            same = np.abs(nearer - slope) <= margin + noise / _NEARER
+            # By curvature it would differ by nearly as much as from the slopes at the point.
+            far = np.where(further > margin, margin, further / 4)
+            same = np.abs(nearer - slope) <= far + noise / _NEARER
             slope, beyond = np.where(same, slope, np.nan), beyond & same
         low = np.where(beyond, np.minimum(low, slope - noise), low)
         high = np.where(beyond, np.maximum(high, slope + noise), high)

@@ -200,6 +200,8 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             if twice.shape != wrong.shape or (wrong & twice).any():
                 return again, 0
         remaining, bars = ill_scaled, again.slopes.bar
+        if again.claimed is not None:  # an output that they do not reach hides none of them
+            bars = np.where((again.claimed != 0) | ~again.slopes.still, bars, 0.0)
         if again.slopes.still.all():
             break
     return None, 0
