@@ -409,7 +409,7 @@ EXHIBITS = (
         make_inputs=low(31, dtype=BRAIN),
         wrong=in_few_bits(torch.tanh, tail_dropped),
         right=torch.tanh,
-        words=("slope off by", "claimed 0"),
+        words=("off by", "claimed 0"),
     ),
     Exhibit(
         name="constant_added_in_bfloat16",

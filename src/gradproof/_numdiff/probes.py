@@ -3,8 +3,8 @@
 An entry is a random sign times a number of [0.5, 1.5): never near zero, so that every entry of the
 Jacobian is seen; of both signs, since softmax and its kind map constant vectors to zero; and not of
 one size, since two equal errors would cancel in half of all draws. Entries are multiples of 2^-10,
-so that ``x + h * u`` is exact. Streams are independent by seed, kind and number (Salmon et al.
-2011, Philox), and no global random state is used.
+so that ``x + h * u`` is exact; of up to 1,024 no two have the same size. Streams are independent by
+seed, kind and number (Salmon et al. 2011, Philox), and no global random state is used.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _GENERATOR = _Generator()
 _SIZES = np.arange(512, 1536) * 2.0**-10
 _ENTRIES = np.concatenate([_SIZES, -_SIZES])  # by eleven bits
 _FEW_SIZES = np.asarray([4, 5, 6, 7, -4, -5, -6, -7]) / 4  # by three bits, for 16-bit formats
-_SHORT = 1 << 10  # entries that are kept for the next call
+_SHORT = len(_SIZES)  # entries, at most, that are kept for the next call
+_SHUFFLED = np.argsort(_GENERATOR.raw_bits(0, 0, 0, _SHORT))
 
 
 def random_entries(seed: int, kind: int, number: int, size: int) -> Values:
@@ -63,7 +64,18 @@ def _draw_entries(seed: int, kind: int, number: int, size: int) -> Values:
     return np.asarray(_ENTRIES.take(raw >> 21))
 
 
-_draw_short_entries = functools.lru_cache(maxsize=32)(_draw_entries)
+@functools.lru_cache(maxsize=32)
+def _draw_short_entries(seed: int, kind: int, number: int, size: int) -> Values:
+    """The same, no two of one size: exchanged gradients would cancel in one of 2,048 draws.
+
+    A permutation of the sizes, of 2^30: a fixed one between shifts and a flip of random bits.
+    """
+    raw = _GENERATOR.raw_bits(seed, kind, number, 2 + size // 64)
+    first, second, flip = (int(raw[0]) >> shift & (_SHORT - 1) for shift in (0, 10, 20))
+    places = _SHUFFLED[np.arange(first, first + size) & (_SHORT - 1)]
+    places = _SHUFFLED[(places + second) & (_SHORT - 1)] ^ flip
+    is_negative = np.unpackbits(raw[1:].view(np.uint8), count=size)
+    return np.asarray(_ENTRIES.take(places + _SHORT * is_negative.astype(np.int64)))
 
 
 def random_offsets(seed: int, kind: int, number: int, size: int) -> Values:
