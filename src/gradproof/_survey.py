@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import partial
@@ -99,19 +99,20 @@ def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[
     if not (executor is None or hasattr(executor, "submit")):
         raise UsageError(f"executor: expected one with submit(), got {short_repr(executor)}")
     named: dict[str, Case] = {}
-    count: Counter[str] = Counter()
     for case in cases:
         if not isinstance(case, Case):
             raise UsageError(f"cases: expected records gradproof.Case, got {type(case).__name__}")
         mapping("options", case.options)
-        unique = name = case.name or name_of(case.function)
-        while unique in named:
-            count[name] += 1
-            unique = f"{name}[{count[name]}]"
-        named[unique] = case
+        named[unique_name(case.name or name_of(case.function), named)] = case
     if not named:
         raise UsageError("cases: expected at least one gradproof.Case")
     return _results(named, executor)
+
+
+def unique_name(name: str, taken: Container[str]) -> str:
+    """The name, or the first of name[1], name[2], ... that is not taken."""
+    numbered = (f"{name}[{number}]" for number in itertools.count(1))
+    return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
 def _results(cases: dict[str, Case], executor: Executor | None) -> Iterator[CaseResult]:

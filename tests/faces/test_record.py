@@ -189,3 +189,42 @@ def test_nothing_met_is_said():
         torch.randn(3, requires_grad=True).sin().sum().backward()
     with pytest.raises(UsageError, match="no custom Function"):
         seen.check()
+
+
+class Unreadable:
+    def __repr__(self):
+        raise RuntimeError("not built yet")
+
+
+def test_every_call_that_is_not_recorded_is_an_error_of_its_own():
+    """Errors of one name overwrote each other, and what could not be copied was left out."""
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, options):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g, None
+
+    with gradproof.torch.record(largest=10) as seen:
+        for size in (3, 20, 30):
+            Scaled.apply(torch.ones(size, requires_grad=True), None)
+        Scaled.apply(torch.ones(3, requires_grad=True), Unreadable())
+    report = seen.check()
+    assert list(report.reports) == ["Scaled"]
+    assert {name: error.split(";")[0] for name, error in report.errors.items()} == {
+        "Scaled[1]": "an input has 20 entries",
+        "Scaled[2]": "an input has 30 entries",
+        "Scaled[3]": "its arguments could not be recorded: RuntimeError: not built yet",
+    }
+
+
+@pytest.mark.parametrize("largest", [None, "a", 1.5, -1])
+def test_a_largest_that_is_no_number_of_entries_is_refused(largest):
+    with (
+        pytest.raises(UsageError, match="largest: expected a whole number"),
+        gradproof.torch.record(largest=largest),
+    ):
+        pass

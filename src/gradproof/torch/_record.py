@@ -7,7 +7,6 @@ overload. Both are patched for all threads.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gradproof._data.exceptions import exception_line
 from gradproof._data.frames import users_frame
+from gradproof._data.options import integer_kind
 from gradproof._data.settings import run_settings
 from gradproof.errors import UsageError
 from gradproof.torch._compat import (
@@ -76,16 +77,20 @@ class Seen:
         Raises:
             UsageError: nothing was recorded, or an option is not valid.
         """
-        from gradproof._survey import Case, CaseResult, SurveyReport, survey
+        from gradproof._survey import Case, CaseResult, SurveyReport, survey, unique_name
 
         met = self.met
         if not met:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
-        names = {"order", "budget", "budget_seconds", "settings"} & options.keys()
-        run_settings(**{name: options[name] for name in names})  # refuses what is wrong
-        options = {"seed": 0, **options}
-        results = [CaseResult(each.name, error=each.reason) for each in met if each.reason]
-        cases = [Case(each.function, each.inputs, options) for each in met if each.function]
+        common = {"order", "budget", "budget_seconds", "settings"} & options.keys()
+        run_settings(**{name: options[name] for name in common})  # refuses what is wrong
+        options, named = {"seed": 0, **options}, dict[str, Met]()
+        for each in met:
+            named[unique_name(each.name, named)] = each
+        results = [CaseResult(name, error=m.reason) for name, m in named.items() if m.reason]
+        cases = [
+            Case(m.function, m.inputs, options, name) for name, m in named.items() if m.function
+        ]
         if cases:
             results += survey(cases)
         return SurveyReport(results)
@@ -108,9 +113,15 @@ class Seen:
                 self._met[key] = self._first_call(target, name, leaves, tree)
             self._met[key].calls += 1
 
+    def record_failure(self, target: Any, name: str, error: Exception) -> None:
+        """Note a call whose arguments could not be recorded."""
+        reason = f"its arguments could not be recorded: {exception_line(error)}"
+        with self._lock:
+            met = Met(name, _place_of_call(), None, reason=reason)
+            self._met.setdefault((target, reason), met).calls += 1
+
     def _first_call(self, target: Any, name: str, leaves: list[Any], tree: Any) -> Met:
-        code = (frame := users_frame("torch")[0]).f_code
-        place = f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
+        place = _place_of_call()
         largest = max(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
         if largest > self._largest:
             reason = f"an input has {largest:,} entries; record a smaller case, or raise largest="
@@ -141,6 +152,12 @@ class Seen:
         return Met(name, place, function, tuple(given.values()))
 
 
+def _place_of_call() -> str:
+    """File, line and function of the innermost frame of the user's code."""
+    code = (frame := users_frame("torch")[0]).f_code
+    return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
+
+
 def _marks_inputs_dirty(function: type[torch.autograd.Function]) -> bool:
     """Whether a Function says that it writes into its inputs."""
     codes = [getattr(m, "__code__", None) for m in (function.forward, function.setup_context)]
@@ -158,6 +175,9 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
     Args:
         largest: most entries of an array that is copied. A call with a larger one is named, and
             not checked.
+
+    Raises:
+        UsageError: `largest` is not a whole number of at least 0.
 
     Yields:
         A `Seen`. After the block ``seen.check()`` checks each derivative.
@@ -178,12 +198,14 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
     """
     from unittest.mock import patch  # which imports asyncio
 
-    seen = Seen(largest)
+    seen = Seen(integer_kind(0, None, "a whole number >= 0")("largest", largest))
 
     def note(target: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
         if not (are_transforms_active() or torch.compiler.is_compiling()):
-            with contextlib.suppress(Exception):  # of a tensor that cannot be copied
+            try:
                 seen.record_call(target, name, args, kwargs)
+            except Exception as error:  # of a tensor that cannot be copied
+                seen.record_failure(target, name, error)
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if str(cls.__module__).partition(".")[0] != "torch":
