@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
 
 from gradproof._data.formats import DOUBLE, FORMATS, ROUNDABLE
 from gradproof._data.settings import RunSettings
-from gradproof._data.space import Values, finite_values, root_mean_square
+from gradproof._data.space import Space, Values, finite_values, root_mean_square
 from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
 from gradproof._numdiff.probes import (
     constant_cotangent,
@@ -197,6 +198,12 @@ class Measurements:
         else:
             u = round_to_formats(self.map.domain, self.tangent)
             derivative = self.map.forward_derivative(u)
+        found, space = derivative.codomain.slots, self.map.codomain
+        word, of = ("tangent", space) if mode == "forward" else ("gradient", self.map.domain)
+        if len(found) == len(of.slots):  # else some have none, and which is not known
+            pairs = zip(found, of.slots, strict=True)
+            named = [replace(slot, name=f"{word} of {source.name}") for slot, source in pairs]
+            derivative.codomain = Space(tuple(named))
         derivative.derived = True
         return Measurements(derivative, self.settings, self.claimed_unit, reference)
 

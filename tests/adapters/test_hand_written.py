@@ -116,10 +116,24 @@ def test_a_gradient_that_is_no_dense_array_is_named(gradient):
     assert report["backward"].findings[0].message == said
 
 
-def test_a_hessian_that_cannot_be_multiplied_is_named():
-    report = check(lambda x: np.sum(x**2), X, grad=lambda x: 2 * x, hess=lambda x: object())
-    said = "TypeError: hess: expected a matrix, or an operator that can be multiplied by a number"
-    assert report["second_order"].findings[0].message == f"{said}, got object"
+class Diagonal:
+    """An operator of the user's own, which cannot be multiplied by a number."""
+
+    def __init__(self, entries):
+        self.matvec = self.rmatvec = lambda u: entries * u
+
+
+def test_a_hessian_is_the_users_own_operator_and_its_numbers_are_those_returned():
+    cubes = lambda x: np.sum(x**3)  # noqa: E731
+    gradient = lambda x: 3 * x**2  # noqa: E731
+    right = check(cubes, X, grad=gradient, hess=lambda x: Diagonal(6 * x), order=2)
+    assert right.verdict is Verdict.PASSED
+    wrong = check(cubes, X, grad=gradient, hess=lambda x: np.diag(3 * x), order=2)
+    finding = wrong["second_order"].findings[0]
+    assert np.isclose(finding.claimed, 3 * X[finding.input_index[0]])
+    assert finding.output_name == "gradient of x"
+    with pytest.raises(UsageError, match="hess: expected a matrix of shape"):
+        check(cubes, X, grad=gradient, hess=lambda x: object(), order=2)
 
 
 def test_an_imaginary_part_of_a_real_gradient_is_not_dropped():

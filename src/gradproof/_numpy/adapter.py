@@ -302,9 +302,9 @@ class HandMap(ArrayMap):
             raise Unsupported("hess= belongs to a function of one real array with real values")
         if hessp is not None and self.codomain.size > 1:
             raise Unsupported("hessp= belongs to a function with one real value; give hess=")
-        call, (cotangent,) = self._call, self.cotangents(v)
+        is_scalar = self.codomain.size == 1  # whose gradient and Hessian are asked for themselves
+        call, (cotangent,) = self._call, self.cotangents(np.ones(1) if is_scalar else v)
         count, names = len(call.inputs), [slot.name for slot in self.domain.slots]
-        factor = float(to_numpy(cotangent).sum())  # that of a function with one value
 
         def gradient(*values: Any, **options: Any) -> Any:
             there = replace(call, inputs=values[:count], kwargs=options)
@@ -312,22 +312,14 @@ class HandMap(ArrayMap):
 
         def matrix(*values: Any, **options: Any) -> Any:
             assert hess is not None  # asked for only where it was given
-            if self.codomain.size == 1:
-                found = hess(*values, **options)
-                try:
-                    return factor * (
-                        np.asarray(found) if isinstance(found, (list, tuple)) else found
-                    )
-                except TypeError:
-                    raise TypeError(
-                        "hess: expected a matrix, or an operator that can be multiplied by a "
-                        f"number, got {type(found).__name__}"
-                    ) from None
-            return hess(*values[:count], cotangent, *values[count:], **options)
+            if not is_scalar:
+                return hess(*values[:count], cotangent, *values[count:], **options)
+            found = hess(*values, **options)
+            return np.asarray(found) if isinstance(found, (list, tuple)) else found
 
         def times(*values: Any, **options: Any) -> Any:
             assert hessp is not None  # asked for only where it was given
-            return factor * to_numpy(hessp(*values, **options))
+            return to_numpy(hessp(*values, **options))
 
         gradient.__name__ = f"gradient of {self.name}"
         claims = {"jac": matrix} if hessp is None else {"vjp": times, "jvp": times}
