@@ -85,7 +85,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
         undo.enter_context(replace_gradcheck())
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist only sends
-        config.pluginmanager.register(_Collector(file), "gradproof-collector")
+        shows = ("collectonly", "showfixtures", "show_fixtures_per_test")
+        runs_tests = not any(config.getoption(name) for name in shows)
+        collector = _Collector(file if runs_tests else None)
+        config.pluginmanager.register(collector, "gradproof-collector")
 
 
 @pytest.fixture

@@ -305,3 +305,21 @@ def test_a_hook_of_an_input_is_too_as_in_pytorchs_gradcheck():
     x.register_hook(lambda g: g / 2)
     assert not torch.autograd.gradcheck(torch.sin, (x,), raise_exception=False)
     assert not gradcheck(torch.sin, (x,), raise_exception=False)
+
+
+class Coded(torch.nn.Module):
+    """A layer with a tensor that is neither a parameter nor a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.code = normal(3)
+
+    def forward(self, x):
+        return x * self.code.detach()
+
+
+def test_a_plain_tensor_of_a_layer_is_found():
+    report = gradproof.check(Coded(), (normal(2, 3),), seed=0)
+    assert report.verdict == "passed"
+    assert any("no gradient reaches code" in note for note in report.notes)
+    assert gradproof.check(Coded(), (normal(2, 3),), wrt="code", seed=0).verdict == "failed"

@@ -254,6 +254,14 @@ def test_nothing():
     result.stdout.no_fnmatch_line("gradproof: *")
 
 
+@pytest.mark.parametrize("option", ["--collect-only", "--fixtures"])
+def test_a_run_without_tests_leaves_the_report_of_the_last_one(run, pytester, option):
+    file = pytester.path / "report.json"
+    file.write_text("kept", encoding="utf-8")
+    run(VERDICTS, f"--gradproof-report={file}", option)
+    assert file.read_text(encoding="utf-8") == "kept"
+
+
 @pytest.mark.needs("jinja2")
 def test_the_report_may_be_a_page(run, pytester):
     run(VERDICTS, "--gradproof-report=report.html")

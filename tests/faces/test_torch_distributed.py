@@ -105,6 +105,11 @@ def test_ranks_that_do_not_do_the_same_say_so_everywhere(pair, name):
         (((3,), None), {}, "x is torch.float64 on rank 0 and nothing that requires grad, were it"),
         (((3,), (3,)), {"rtol": "much"}, "rtol: expected a number >= 0, got 'much'"),
         (((3,), (3,)), {"placements": {"x": 1}}, "placements: expected a dict from names"),
+        (
+            ((3,), (3,)),
+            {"placements": {"outpt 0": Replicate()}},
+            "placements: unknown 'outpt 0' (did you mean 'output 0'?); choose from x, output 0",
+        ),
         (((3,), (3,)), {"checks": ("forward",)}, "checks: unknown 'forward'; choose from backward"),
         (((3,), (3,)), {"wrt": "z"}, "wrt: 'z' selects no differentiable input"),
     ],

@@ -116,7 +116,7 @@ def selected_positions(
         return list(range(len(names)))
     found: set[int] = set()
     for one in wrt:
-        fits = {k for k, name in enumerate(names) if _selects(one, name, arguments[k])}
+        fits = {k for k, name in enumerate(names) if is_selected(one, name, arguments[k])}
         if not fits:
             raise UsageError(
                 f"wrt: {short_repr(one)} selects no differentiable input; "
@@ -128,7 +128,8 @@ def selected_positions(
     return sorted(found)
 
 
-def _selects(one: Any, name: str, argument: int | None) -> bool:
+def is_selected(one: Any, name: str, argument: int | None = None) -> bool:
+    """Whether a name, pattern or position is that of an array, or of what contains it."""
     if not isinstance(one, str):
         return bool(one == argument)
     pattern = one.replace("[", "[[]")  # a bracket is an index, no set of letters

@@ -95,7 +95,10 @@ class Captured:
                     self._search_place(inside[key], key, functools.partial(inside.__setitem__, key))
 
     def _search_layer(self, layer: torch.nn.Module, name: str) -> None:
-        """Parameters and buffers; a shared one has its first name, as in `named_parameters`."""
+        """Parameters, buffers, and other leaves that require grad.
+
+        A shared one has its first name, as in `named_parameters`.
+        """
         if isinstance(layer, torch.jit.ScriptModule):  # its state cannot be exchanged
             return
         self.modules.append(layer)
@@ -103,6 +106,11 @@ class Captured:
             prefix = prefix.replace("_orig_mod.", "").replace("_orig_mod", "")  # compiled
             stores: list[dict[str, Any]] = [module._parameters, module._buffers]
             held = [(s, key, t) for s in stores for key, t in s.items() if t is not None]
+            attributes = vars(module)
+            for key, value in attributes.items():
+                # One that is no leaf is computed anew by the layer, as by `weight_norm`.
+                if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
+                    held.append((attributes, key, value))
             for store, key, tensor in held:
                 own = f"{prefix}.{key}" if prefix else key
                 if is_lazy(tensor):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from typing import Any
 
 from gradproof._data import options
@@ -117,6 +118,7 @@ def _report_of_ranks(ranks: Ranks, local: Local, settings: RunSettings, target: 
     """The report, or what was raised, of the first rank, on every rank."""
     with closing(RankMaps(ranks, local)) as rank_maps:
         parts = ranks.gather_objects(rank_maps.part(0))
+        local.placing.require_arrays(dict.fromkeys(chain(*ranks.gather_objects(local.names))))
         report: Report | Exception
         if ranks.rank:
             report = rank_maps.serve()

@@ -6,8 +6,7 @@ those of DistributedDataParallel and of fully_shard do, are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Placement, Shard
 from torch.nn.parallel import DistributedDataParallel
 
-from gradproof._data.inputs import name_of, output_name, selected_positions
-from gradproof._data.options import short_repr
+from gradproof._data.inputs import is_selected, name_of, output_name, selected_positions
+from gradproof._data.options import short_repr, unknown_name_message
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
 from gradproof.torch._arguments import Arguments, Choice
@@ -79,11 +78,14 @@ class Placing:
 
         An array without one is its rank's own, as one that is sharded.
         """
-        for pattern, kind in self._placements.items():
-            with suppress(UsageError):  # which says that the pattern names nothing
-                selected_positions([name], [None], [pattern])
-                return kind
-        return Shard(0)
+        found = (kind for one, kind in self._placements.items() if is_selected(one, name))
+        return next(found, Shard(0))
+
+    def require_arrays(self, names: Collection[str]) -> None:
+        """UsageError where a placement is of none of these arrays, which are those of all ranks."""
+        for one in self._placements:
+            if not any(is_selected(one, name) for name in names):
+                raise UsageError(f"placements: unknown {unknown_name_message(one, names)}")
 
 
 class Local:
@@ -93,6 +95,7 @@ class Local:
         tensors: those that are differentiated, of this rank, plain.
         inputs: what each of them is in the whole.
         outputs: likewise the floating tensors of the last result.
+        placing: how this rank holds arrays of the whole.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class Local:
         wrt: Any,
         placing: Placing,
     ) -> None:
-        self._fn, self._placing = fn, placing
+        self._fn, self.placing = fn, placing
         self.__name__ = name_of(fn)
         self._held = Captured(fn, tensors_in((tuple(inputs), dict(kwargs))))
         _refuse_trained_layers(self._held.modules)
@@ -113,7 +116,8 @@ class Local:
         names = differentiable_names(self._tree, fn)
         places = list(names)
         arguments = [argument_position(paths[place]) for place in places]
-        picked = selected_positions(list(names.values()), arguments, wrt)
+        self._names = list(names.values())
+        picked = selected_positions(self._names, arguments, wrt)
         self._where = [places[k] for k in picked]
         self.originals = [leaves[place] for place in self._where]
         self.inputs = [
@@ -125,13 +129,18 @@ class Local:
             self.inputs = [Share("nothing", (), argument=False)]
         self.tensors = [_local_tensor(leaf).detach().requires_grad_() for leaf in self.originals]
 
+    @property
+    def names(self) -> list[str]:
+        """Of all arrays of this rank that may be placed, outputs of the last call included."""
+        return [*self._names, *(output.name for output in self.outputs)]
+
     def __call__(self, *tensors: torch.Tensor) -> Any:
         """The result, each DTensor as its local one; an empty one where there is no tensor."""
         tree = Tree(self._run(tensors))
         pairs = zip(tree.paths, tree.leaves, strict=True)
         floating = [(path, leaf) for path, leaf in pairs if floating_in(leaf)]
         self.outputs = [
-            self._placing.share(output_name(path, keystr), leaf, is_output=True)
+            self.placing.share(output_name(path, keystr), leaf, is_output=True)
             for path, leaf in floating
         ]
         if not floating:
