@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gradproof._data.options import short_repr
 from gradproof.errors import UsageError
 
 
@@ -38,6 +39,8 @@ def prepare_folder(path: str | os.PathLike[str], option: str) -> None:
 
 def form_of(path: str | os.PathLike[str], option: str, forms: Sequence[str]) -> str:
     """The form that the end of a name asks for. UsageError where it is none of these."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"{option}: expected the name of a file, got {short_repr(path)}")
     form = os.path.splitext(path)[1].lower().removeprefix(".")
     if form not in forms:
         endings = " or ".join(f".{known}" for known in forms)

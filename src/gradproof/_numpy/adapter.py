@@ -133,9 +133,10 @@ class HandMap(ArrayMap):
         claims, here = self._claims, self._point_arrays()
         if claims.vjp is not None:
             cotangent = single_or_tuple(cotangents)
-            return as_tuple(self._call.claim(claims.vjp, here, cotangent), len(self.inputs))
+            said = self._call.claim(claims.vjp, here, cotangent)
+            return as_tuple("vjp", said, len(self.inputs))
         if claims.grad is not None:
-            gradients = as_tuple(self._claimed_derivative(claims.grad), len(self.inputs))
+            gradients = as_tuple("grad", self._claimed_derivative(claims.grad), len(self.inputs))
             factor = to_numpy(cotangents[0])
             require_gradients(gradients, self.inputs)
             return [factor * to_numpy(g).reshape(np.shape(g)) for g in gradients]
@@ -148,7 +149,7 @@ class HandMap(ArrayMap):
         claims = self._claims
         if claims.jvp is not None:
             said = self._call.claim(claims.jvp, self._point_arrays(), single_or_tuple(tangents))
-            return as_tuple(said, len(self.outputs))
+            return as_tuple("jvp", said, len(self.outputs))
         if claims.jac is None:
             raise Unsupported("no forward mode: give jvp= or jac=")
         flats = [piece.vector(u) for piece, u in zip(self.inputs, tangents, strict=True)]

@@ -24,7 +24,7 @@ def is_operator(value: Any) -> bool:
 def blocks_of(name: str, said: Any, outputs: int, inputs: int) -> list[tuple[Any, ...]]:
     """The blocks of a Jacobian, row by row: a tuple per output, in it one per input."""
     try:
-        return [as_tuple(row, inputs) for row in as_tuple(said, outputs)]
+        return [as_tuple("a row", row, inputs) for row in as_tuple("rows", said, outputs)]
     except ValueError as error:
         raise UsageError(
             f"{name}: expected one matrix, or blocks, {outputs} outputs by {inputs} inputs: {error}"

@@ -35,6 +35,10 @@ _OF_KIND = {
         "call it by hand, with the same inputs: the traceback names the line, or look at the "
         "shapes that it returns"
     ),
+    "unsupported": (
+        'leave this mode out, by modes=["rev"] in JAX or check_forward_ad=False in PyTorch, or '
+        "give the function a rule for it"
+    ),
 }
 _NARROW = 1e-3  # of the largest entry: so small a gap may be meant
 _MODES = tuple(each.name for each in TABLE if each.derivative and each.order == 1)

@@ -82,7 +82,7 @@ def _parsed_document(text: str) -> dict[str, Any]:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits, 5,000 levels
         raise UsageError(f"text: {_NO_REPORT}") from error
-    if not isinstance(document, dict):
+    if not isinstance(document, dict) or "format_version" not in document:
         raise UsageError(f"text: {_NO_REPORT}")
     version = document.get("format_version")
     if version != FORMAT_VERSION:
