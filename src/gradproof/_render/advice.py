@@ -10,6 +10,8 @@ from gradproof._data.records import CheckResult, Report, Verdict, round_up
 # Part of the summary of a check that is open -> what to try; the first that fits.
 _OF_OPEN = {
     "budget": "",  # the summary says which option to raise
+    "no output with a derivative": "return an array of floating numbers that depends on the inputs",
+    "choose a point where it does": "",  # likewise
     "nothing was tested": "choose a point where the function varies",
     "no finite value": "choose a point where the function has a finite value",
     "rounding is as large": "choose inputs at which less cancels, or a format of more bits",
