@@ -321,10 +321,11 @@ def surviving_slopes(
     smooth = slopes.width == 0
     at_point = slopes
     slopes = slopes_with_neighbours(comparison, slopes, claimed, w)
-    # Of many pieces that meet a sample misses some, and with them the ends of the interval.
+    # Of many pieces that meet a sample misses some, and with them the ends of the interval: a claim
+    # a little beyond is open.
     unseen = _UNSEEN * width_beyond_sample(at_point, slopes)
     missed = (slopes.gap(claimed) > slopes.bar) & (slopes.gap(claimed) <= unseen)
-    slopes = replace(slopes, bar=np.where(missed, 2 * slopes.gap(claimed), slopes.bar))
+    slopes = replace(slopes, bar=np.where(missed, np.inf, slopes.bar))
     if not (slopes.width > 0).any():
         rounding, jitter = rounding_of_runs(comparison, claimed, w)
         jitter = np.where(slopes.gap(claimed) > slopes.bar, jitter, 0.0)  # the others stay as sharp
