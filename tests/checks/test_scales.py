@@ -140,3 +140,20 @@ def test_outputs_that_do_not_move_drown_no_column(factor, seed):
     report = gradproof.check(power, x, seed=seed)
     assert report.verdict is (Verdict.PASSED if factor == 1 else Verdict.FAILED), str(report)
     assert not any("not tested" in note for note in report["forward"].notes)
+
+
+@pytest.mark.parametrize("inputs", [40, 600])
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_an_output_that_stands_still_takes_no_weight_from_small_ones(factor, inputs):
+    """Sums of outputs, which are compared of a backward that gives rows alone, were its own."""
+    large, small = np.random.default_rng(0).normal(size=(2, 20, inputs))
+
+    def value(x):
+        return np.concatenate([1e12 * large @ np.sin(x), small @ np.sin(x), [0.5]])
+
+    def pull(x, v):
+        return (1e12 * v[:20] @ large + factor * v[20:40] @ small) * np.cos(x)
+
+    mixed = gradproof.by_hand(value, vjp=pull)
+    report = gradproof.check(mixed, np.linspace(0.1, 1.1, inputs), checks=["backward"], seed=0)
+    assert report.verdict is (Verdict.PASSED if factor == 1 else Verdict.FAILED), str(report)

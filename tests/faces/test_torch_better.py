@@ -277,3 +277,22 @@ def test_a_large_constant_beside_small_terms_is_no_wrong_derivative(seed):
     x = torch.randn(8, dtype=F64, generator=numbers).requires_grad_()
     w = torch.randn(4, 8, dtype=F64, generator=numbers) * torch.logspace(0, -6, 4)[:, None]
     assert ours.gradcheck(lambda x: 1e6 + w @ x.sin(), (x,), raise_exception=False)
+
+
+def test_a_row_within_the_tolerance_hides_no_other_one():
+    """Of the wrong rows that with the most bars was looked at: 1e-5 off, which `rtol` allows."""
+    size = 600
+    weights = torch.randn(4, size, dtype=F64, generator=torch.Generator().manual_seed(0))
+    factors = torch.ones(size, dtype=F64)
+    factors[7] = 1.3
+
+    def value(x):
+        mixed = 1e5 + x.sin().sum() * x.exp().sum() / size
+        return torch.cat([weights @ x, mixed.reshape(1)])
+
+    def backward(g, x):
+        row = (x.cos() * x.exp().sum() + x.sin().sum() * x.exp()) / size
+        return weights.T @ g[:4] * (1 + 1e-5) + row * factors * g[4]
+
+    x = torch.linspace(0.1, 1.1, size, dtype=F64).requires_grad_()
+    assert not ours.gradcheck(ruled(value, backward), (x,), raise_exception=False)

@@ -50,11 +50,16 @@ def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
 
 
 def _wrong_output(comparison: Comparison, screen: Screen) -> int | None:
-    """An output whose row is wrong: the one with the largest gap in bars, or found by halving."""
+    """An output whose row is wrong: the one with the largest gap, or found by halving.
+
+    In parts of its bar and of what the user tolerates of one entry as large as the row.
+    """
     if screen.claimed is not None:
-        gap = np.nan_to_num(screen.slopes.gap(screen.claimed), nan=np.inf)
-        ratio = np.where(screen.decisions.wrong, gap / (screen.slopes.bar + 1e-300), -1.0)
-        return int(np.argmax(ratio))
+        settings, rows = comparison.settings, screen.slopes
+        gap = np.nan_to_num(rows.gap(screen.claimed), nan=np.inf)
+        tolerance = settings.rtol * rows.size + settings.atol * float(np.abs(screen.u).max())
+        ratio = gap / (rows.bar + tolerance + 1e-300)
+        return int(np.argmax(np.where(screen.decisions.wrong, ratio, -1.0)))
     slopes = screen.slopes.middle
     remaining = np.flatnonzero(np.isfinite(screen.slopes.bar))
     if not remaining.size:

@@ -260,9 +260,13 @@ def weights_of_outputs(
 ) -> Values:
     """Cotangents, (k, m): the first as it is, the others with outputs of all sizes weighed alike.
 
-    What is not known to a part `resolution` weighs less.
+    An output that is not known to a part `resolution`, as one that stands still, weighs as the
+    smallest of those that are, at most.
     """
-    size = np.maximum(size, np.nan_to_num(bar, posinf=0.0) / resolution)
+    least = np.nan_to_num(bar, posinf=0.0) / resolution
+    known = size > least
+    smallest = size.min(initial=np.inf, where=known & usable)
+    size = np.where(known, size, np.maximum(least, smallest if math.isfinite(smallest) else 0.0))
     alike = np.where(usable, 1.0 / np.where(size > 0, size, 1.0), 0.0)
     alike = np.nan_to_num(alike / max(float(alike.max(initial=0.0)), 1e-300), posinf=0.0)
     numbers = range(8, 8 + _FUNCTIONALS - 2)
