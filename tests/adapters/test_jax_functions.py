@@ -402,3 +402,22 @@ def test_a_function_that_casts_to_fewer_bits_is_held_against_itself_without_cast
     assert report["backward"].reference == "the same function in float64"
     if is_right:
         assert sum(report.calls.values()) < 300
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.05])
+def test_a_rule_that_casts_by_name_has_no_run_in_float64(factor):
+    """Its gradient in bfloat16 of a float64 input failed linearity, metadata and second point."""
+
+    @jax.custom_vjp
+    def square(x):
+        return x * x
+
+    def backward(x, g):
+        wide = factor * 2 * g.astype(jnp.float32) * x.astype(jnp.float32)
+        return (wide.astype(jnp.bfloat16),)
+
+    square.defvjp(lambda x: (x * x, x), backward)
+    x = jax.random.normal(jax.random.key(0), (3, 4)).astype(jnp.bfloat16)
+    report = gradproof.check(square, x, seed=0)
+    failed = [each.name for each in report.checks if each.verdict == "failed"]
+    assert failed == ([] if factor == 1 else ["backward"]), str(report)
