@@ -205,8 +205,13 @@ class Rows:
     """
 
     def __init__(self, count: int, like: Sequence[torch.Tensor]) -> None:
-        self._parts = [np.zeros((count, *t.shape), NUMPY[t.dtype]) for t in like]
-        self._flat = [p.reshape(count, p[0].size).view(np.float64) for p in self._parts]
+        self._parts, self._flat = [], list[Values]()
+        for tensor in like:
+            dtype, entries = NUMPY[tensor.dtype], tensor.numel()
+            # Every row begins at a multiple of 16 bytes, as tensors do.
+            table = np.zeros((count, entries + entries % 2), dtype)[:, :entries]
+            self._parts.append([row.reshape(tuple(tensor.shape)) for row in table])
+            self._flat.append(table.view(np.float64))
 
     def flat(self) -> Values:
         """The table, (count, size)."""
@@ -228,7 +233,7 @@ class Rows:
 
     def tensors(self, row: int) -> list[torch.Tensor]:
         """The tensors of a row, which are new ones at every call."""
-        return [torch.from_numpy(part[row, ...]) for part in self._parts]
+        return [torch.from_numpy(rows[row]) for rows in self._parts]
 
 
 def vector_of(tensors: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor] = ()) -> Values:

@@ -86,11 +86,15 @@ def to_vector(tensor: torch.Tensor, dtype: torch.dtype) -> Array:
 
 
 def to_tensor(piece: Array, shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """A contiguous tensor from flat float64 coordinates, whose memory it shares where it can."""
+    """A contiguous tensor from flat float64 coordinates, whose memory it shares where it can.
+
+    Its address is a multiple of 16, as that of every tensor that PyTorch makes: vectorised kernels
+    of complex numbers, which a function may view it as, crash on others.
+    """
+    if piece.__array_interface__["data"][0] % 16 or not piece.flags.c_contiguous:
+        piece = piece.copy()
     if dtype.is_complex:
-        # PyTorch's vectorised complex kernels crash on an address that is no multiple of 16.
-        whole = piece.flags.c_contiguous and piece.ctypes.data % 16 == 0
-        piece = (piece if whole else piece.copy()).view(np.complex128)
+        piece = piece.view(np.complex128)
     tensor = torch.from_numpy(piece.reshape(shape))  # NumPy takes less to view than PyTorch
     return tensor.to(device, dtype)
 
