@@ -27,6 +27,7 @@ from gradproof._numdiff.values import FunctionValues
 _RUNS = 4
 _HONEST = 16.0  # of the largest of so few runs: another one may have a heavy tail
 _PART_OF_NOISE = 2.0**-14  # of the rounding of F in single precision: a part of F may be small
+_AT_ONCE = 2.0**-38, -(2.0**-38)  # of a scale; numbers in single precision lie 2^-23 apart
 _ROUNDINGS = 64.0  # of the largest of so few factors
 
 
@@ -77,14 +78,34 @@ class Measurements:
     def arithmetic_unit(self) -> float:
         """Unit round-off of claims: of the dtypes, of what values of F show, or `claimed_unit`.
 
-        In double precision noise like that of single precision shows a part of F in that.
+        In double precision noise like that of single precision shows a part of F in that; unless F
+        moves as claimed over steps that no number in single precision notices.
         """
         unit = max(self.value_unit, self.claimed_unit)
         size, single = np.abs(self.function.centre), FORMATS["float32"].unit
         if unit >= DOUBLE or not size.size:
             return unit
         is_noisy = self.slopes.noise > _PART_OF_NOISE * single * np.maximum(size, size.mean())
-        return single if is_noisy.any() else unit
+        if not is_noisy.any() or self._moves_as_claimed_at_once():
+            return unit
+        return single
+
+    def _moves_as_claimed_at_once(self) -> bool:
+        """Whether v.F has the claimed slope over a very short step, to a part in a hundred.
+
+        A part of F in single precision stands still there, but for a few numbers, while its slope
+        is claimed. Noise of F may also come from terms that cancel, or from a function that varies
+        much over the usual steps, as of an input that is large beside what it is compared with.
+        """
+        backward, u = self.backward, self.tangent
+        try:
+            claims = [(backward.probe, backward.product)]
+            claims.append((backward.constant_probe, backward.constant_product))
+        except Exception:  # which its own check reports
+            return False
+        ahead, behind = (self.function.value_at(self.map.point + h * u) for h in _AT_ONCE)
+        slopes = (ahead - behind) / (_AT_ONCE[0] - _AT_ONCE[1])
+        return any(abs(v @ slopes - g @ u) <= 1e-2 * abs(g @ u) for v, g in claims)
 
     @property
     def is_double(self) -> bool:

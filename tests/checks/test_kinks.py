@@ -314,3 +314,14 @@ def test_no_right_claim_fails_where_many_kinks_meet(count: int) -> None:
 
         failed += backward(layer, leaf(*[0.0] * 8), seed=seed).verdict is Verdict.FAILED
     assert failed == 0
+
+
+def test_a_function_that_is_narrow_beside_a_large_input_has_no_kinks_together() -> None:
+    """Long steps over sin(x - 1e7) look like kinks, and joint directions were asked no finer."""
+    x = (1e7 + torch.linspace(-2, 3, 12, dtype=torch.float64)).requires_grad_()
+    wave = ruled(
+        lambda x: ((x - 1e7).sin(), 3 * x),
+        lambda g, h, x: ((x - 1e7).cos() * g + 3 * h).detach(),
+    )
+    for seed in range(3):
+        assert backward(wave, x, seed=seed).verdict is not Verdict.FAILED

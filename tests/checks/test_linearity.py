@@ -130,3 +130,20 @@ def test_no_factor_is_named_for_a_gradient_that_is_clamped():
     assert report["linearity"].verdict is Verdict.FAILED
     assert report["backward"].verdict is Verdict.FAILED
     assert not report["backward"].causes
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e6])
+@pytest.mark.parametrize("rule", ["right", "square", "clip"])
+def test_terms_that_cancel_hide_no_rule_that_is_not_linear(size, rule):
+    """What is left of large terms was taken for a part in single precision."""
+    x = np.array([-0.36, 0.55, 0.36, -0.86, 0.89]) * size
+    far = np.linalg.norm(x) - 0.43
+
+    def pull(x, v):
+        v = {"right": v, "square": v * v, "clip": np.clip(v, -1, 1)}[rule]
+        return v * 2 * (np.linalg.norm(x) - far) * x / np.linalg.norm(x)
+
+    distance = gradproof.by_hand(lambda x: (np.linalg.norm(x) - far) ** 2, vjp=pull)
+    for seed in range(3):
+        report = gradproof.check(distance, x, seed=seed)
+        assert report.verdict == ("passed" if rule == "right" else "failed"), str(report)

@@ -120,7 +120,10 @@ def joint_mismatch(
         slack = comparison.rounding(slopes.size, size) + allowed @ np.abs(w)
         off = np.isfinite(along) & np.isfinite(slopes.bar)
         off &= slopes.gap(along) > slopes.bar + slack
-        if off.any():
+        if off.any():  # as of single entries, only what finer steps show as well
+            table = comparison.function.table(w, comparison.steps.fine)
+            slopes = slopes.merge(measured_slopes(table))
+            off &= slopes.gap(along) > slopes.bar + slack
             off &= ~some_scale_agrees(table, slopes, along)
         if not off.any():
             continue
