@@ -75,3 +75,11 @@ def test_terms_that_are_infinite_but_for_rounding_are_no_finding():
         for fn, verdict in ((distances, Verdict.PASSED), (wrong, Verdict.FAILED)):
             report = gradproof.check(fn, [x], checks=["memory_layout"], seed=seed)
             assert report.verdict is verdict, report
+
+
+def test_a_sum_of_which_nothing_is_left_may_be_rounded_as_its_terms():
+    for seed in range(40):
+        x = torch.randn(6, 5, generator=torch.Generator().manual_seed(seed)).double()
+        x = x.to(torch.bfloat16).double().requires_grad_()
+        report = gradproof.check(lambda x: (x - x.mean(0)).sum(), x, seed=seed)
+        assert report["memory_layout"].verdict is not gradproof.Verdict.FAILED, str(report)

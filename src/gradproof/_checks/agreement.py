@@ -88,8 +88,12 @@ def value_findings(
     if got.shape != expected.shape:
         return (Finding(check, f"other outputs: {what}", kind),)
     size = np.nan_to_num(np.abs(expected), posinf=0.0) + measurements.largest_value
-    root = math.sqrt(measurements.arithmetic_unit)
-    allowed = root * size + measurements.settings.atol + 8 * function.jitter
+    unit = measurements.arithmetic_unit
+    allowed = math.sqrt(unit) * size + measurements.settings.atol + 8 * function.jitter
+    # Where all terms cancel these may be as large as the inputs.
+    rounding = ULPS_OF_VALUE * unit * float(np.abs(measurements.map.point).max(initial=0.0))
+    if measurements.largest_value <= rounding:
+        allowed += rounding
     wrong = ~(np.abs(got - expected) <= allowed) & np.isfinite(expected)
     if wrong.any():  # what is left of terms that cancel is rounding, as differences show
         allowed += 16 * np.nan_to_num(measurements.slopes.noise)
