@@ -103,3 +103,31 @@ def test_a_tiny_function_that_is_rounded_like_itself_is_accused_of_one_percent()
     assert backward_of(wrong, leaf(-40.0)).verdict is Verdict.FAILED
     small = ruled(lambda x: 1e-15 * x.sin(), lambda g, x: 1.01e-15 * g * x.cos())
     assert backward_of(small, leaf(0.7, -2.0)).verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("spread", [2.0, 3.0])
+def test_a_layer_of_gelu_is_not_accused_of_its_tails(spread, seed):
+    """Its numbers below -5 go in treads, which short steps took for the slope."""
+    numbers = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, 16, dtype=torch.float64, generator=numbers)
+    w = torch.randn(32, 16, dtype=torch.float64, generator=numbers) * spread / 4
+    inputs = tuple(each.requires_grad_() for each in (x, w))
+    report = gradproof.check(
+        lambda x, w: torch.nn.functional.gelu(x @ w.T), inputs, checks=["backward"], seed=seed
+    )
+    assert report.verdict is not Verdict.FAILED, str(report)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_an_entry_beside_a_tail_of_gelu_is_told(factor):
+    x = torch.cat([torch.full((4,), -7.0, dtype=torch.float64), torch.linspace(-3, 3, 30).double()])
+
+    def backward(g, x):
+        gradient = torch.func.vjp(torch.nn.functional.gelu, x)[1](g)[0]
+        return gradient * torch.where(torch.arange(34) == 20, factor, 1.0)
+
+    for seed in range(3):
+        fn = ruled(torch.nn.functional.gelu, backward)
+        report = gradproof.check(fn, (x.requires_grad_(),), checks=["backward"], seed=seed)
+        assert report.verdict is (Verdict.FAILED if factor != 1 else Verdict.PASSED), str(report)

@@ -29,6 +29,7 @@ def slopes(low: object, high: object, bar: object) -> Slopes:
         noise=np.where(np.isnan(ends[0]), NAN, 0.0),
         steepness=np.zeros(size),
         still=np.zeros(size, bool),
+        in_treads=np.zeros(size, bool),
     )
 
 

@@ -26,7 +26,7 @@ from gradproof._compare.nonsmooth import (
     slopes_with_neighbours,
     width_beyond_sample,
 )
-from gradproof._compare.screen import CANCELS, Screen
+from gradproof._compare.screen import CANCELS, Screen, may_be_rounding
 from gradproof._compare.tolerances import Decisions, decide
 from gradproof._data.formats import DOUBLE
 from gradproof._data.records import Finding, Kink, Verdict
@@ -311,6 +311,7 @@ def surviving_slopes(
     function = comparison.function
     if allowed is not None:
         plain = (slopes.gap(claimed) > allowed + _PLAIN * slopes.bar) & (slopes.width == 0)
+        plain &= ~may_be_rounding(function.centre, function.unit)
         if plain.any() and _is_beyond_doubt(comparison, slopes, claimed, w, plain, allowed):
             return slopes, np.zeros(claimed.size)
     fine, moved = function.table(w, comparison.steps.fine), np.flatnonzero(w)

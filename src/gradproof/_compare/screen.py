@@ -15,9 +15,9 @@ import numpy as np
 from gradproof._compare.comparison import Comparison
 from gradproof._compare.tolerances import Decisions, bound_of_entry, decide, rounding_part
 from gradproof._data.formats import DOUBLE
-from gradproof._data.space import Mask, Values, norm, root_mean_square
+from gradproof._data.space import Mask, Values, finite_values, norm, root_mean_square
 from gradproof._numdiff.probes import Kind, random_entries
-from gradproof._numdiff.slopes import BLOCK, Slopes, measured_slopes
+from gradproof._numdiff.slopes import BLOCK, ROUGH_ULPS, Slopes, measured_slopes
 
 _FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
 _ILL_SCALED_ROUNDS = 3
@@ -60,7 +60,8 @@ def screen_along(comparison: Comparison, u: Values, *, finer: bool = True) -> Sc
     """Compare along u, by the finer step table too where the usual one leaves a doubt.
 
     Of many outputs the finer table is made for those alone. A gap of little more than the error bar
-    is a doubt as well: the terms of an output may be rounded more than it shows itself.
+    is a doubt as well: the terms of an output may be rounded more than it shows itself; or any gap
+    of an output so small beside others that it may be such rounding alone.
     """
     function = comparison.function
     claimed = comparison.claim.push(u)
@@ -68,7 +69,9 @@ def screen_along(comparison: Comparison, u: Values, *, finer: bool = True) -> Sc
         return _screen_of_functionals(comparison, u, finer=finer)
     slopes = comparison.slopes_along(u)
     decisions = decisions_of_rows(comparison, slopes, claimed)
-    rows = decisions.open | (decisions.wrong & (slopes.gap(claimed) <= _NEAR * decisions.allowed))
+    doubtful = slopes.gap(claimed) <= _NEAR * decisions.allowed
+    doubtful |= may_be_rounding(function.centre, function.unit)
+    rows = decisions.open | (decisions.wrong & doubtful)
     if finer and rows.any() and not is_hopeless(comparison, slopes, decisions):
         if claimed.size > BLOCK:
             again = measured_slopes(function.table(u, comparison.steps.fine, outputs=rows))
@@ -77,6 +80,12 @@ def screen_along(comparison: Comparison, u: Values, *, finer: bool = True) -> Sc
             slopes = slopes.merge(measured_slopes(function.table(u, comparison.steps.fine)))
         decisions = decisions_of_rows(comparison, slopes, claimed)
     return Screen(u, slopes, claimed, decisions)
+
+
+def may_be_rounding(values: Values, unit: Values) -> Mask:
+    """Outputs no larger than the rounding of terms as large as the largest output, (m,)."""
+    size = finite_values(np.abs(values))
+    return np.asarray(size <= ROUGH_ULPS * unit * size.max(initial=0.0))
 
 
 def first_screen(comparison: Comparison) -> Screen:
@@ -193,7 +202,10 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
         if not few and norm(terms[ill_scaled]) > _MOST_OF_SLOPE * norm(terms[remaining]):
             break  # bars fall with the slope, which is nearly the same without the others
         again = screen_along(comparison, np.where(ill_scaled, comparison.u, 0.0), finer=few)
-        if (wrong := again.decisions.wrong).any():
+        wrong = again.decisions.wrong
+        if again.claimed is not None:  # on one tread, where the whole tangent crosses several
+            wrong = wrong & ~screen.slopes.in_treads
+        if wrong.any():
             other = np.where(ill_scaled, comparison.second_tangent, 0.0)
             twice = wrong if few else screen_along(comparison, other, finer=False).decisions.wrong
             # Of many rows one may be off by the chance of its noise, but not twice.

@@ -44,6 +44,8 @@ class Slopes:
         steepness: the largest change of F over the largest step, divided by that step: a slope
             that is small beside it is not distinguished from zero.
         still: outputs that do not change by a bit at any step.
+        in_treads: outputs that go in inclined treads: rounding of larger terms, which an estimate
+            from shorter steps may not see.
     """
 
     low: Values
@@ -52,6 +54,7 @@ class Slopes:
     noise: Values
     steepness: Values
     still: Mask
+    in_treads: Mask
 
     @cached_property
     def size(self) -> Values:
@@ -73,14 +76,19 @@ class Slopes:
         return np.where(inside, 0.0, np.maximum(self.low - claimed, claimed - self.high))
 
     def merge(self, other: Slopes) -> Slopes:
-        """Of each output the estimate with the narrower bar and interval."""
+        """Of each output the estimate with the narrower bar and interval.
+
+        Of an output that goes in treads the one that shows them: the other is that of one tread.
+        """
         mine = self.bar + self.width <= other.bar + other.width
         mine |= ~np.isfinite(other.bar)
+        mine = np.where(self.in_treads != other.in_treads, self.in_treads, mine)
         mixed = {
             name: np.where(mine, getattr(self, name), getattr(other, name))
             for name in ("low", "high", "bar", "noise", "steepness")
         }
-        return Slopes(**mixed, still=self.still & other.still)
+        treads = self.in_treads | other.in_treads
+        return Slopes(**mixed, still=self.still & other.still, in_treads=treads)
 
     def part(self, outputs: slice | Mask) -> Slopes:
         """The slopes of some outputs."""
@@ -149,7 +157,8 @@ def measured_slopes(table: DifferenceTable) -> Slopes:
         size = table.centre.size
         if size <= BLOCK or table.group < size:
             return slopes_of(table)
-        found = {name: np.empty(size, bool if name == "still" else float) for name in _FIELDS}
+        masks = ("still", "in_treads")
+        found = {name: np.empty(size, bool if name in masks else float) for name in _FIELDS}
         for start in range(0, size, BLOCK):
             here = slice(start, min(start + BLOCK, size))
             part = slopes_of(table.part(here))
@@ -199,7 +208,7 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
         bar = np.where(still, _bars_at_rest(table, ulp, noise), bar)
     # The larger move to either side is the odd part and the even part, in size.
     steepness = np.abs(slope[0]) + np.abs(even[0]) / coarse
-    return Slopes(value, value.copy(), bar, noise, steepness, still)
+    return Slopes(value, value.copy(), bar, noise, steepness, still, np.zeros_like(still))
 
 
 def _central_slopes(table: DifferenceTable) -> Slopes:
@@ -210,7 +219,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     ulps = 2 * table.unit * np.maximum(np.abs(table.ahead), np.abs(table.behind))
     ulp = np.maximum(2 * table.unit * np.abs(table.centre), np.nan_to_num(ulps[-1]))
     noise = np.maximum(_noise_of_values(even, odd, table.steps, ulp, table.group), table.jitter)
-    noise, stairs = _noise_with_staircases(table, noise, ulp)
+    noise, stairs, treads = _noise_with_staircases(table, noise, ulp)
     # No difference of two values is known better than these are rounded.
     bars = _SIGMAS * np.maximum(noise, np.nan_to_num(ulps) / 2) / h
     kink = _kink_widths(np.abs(even) / h, table.steps, bars)
@@ -234,7 +243,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     low, high, bar = _ends_at_infinity(difference, bars, value - width, value + width, bar)
     steepness = moved / table.steps[0]
     noise = np.where(np.isfinite(table.centre), noise, np.nan)
-    return Slopes(low, high, bar, noise, steepness, still)
+    return Slopes(low, high, bar, noise, steepness, still, treads)
 
 
 def some_scale_agrees(table: DifferenceTable, slopes: Slopes, claimed: Values) -> Mask:
@@ -310,8 +319,8 @@ def _usual_noise(noise: Values) -> Values:
 
 def _noise_with_staircases(
     table: DifferenceTable, noise: Values, ulp: Values
-) -> tuple[Values, Mask]:
-    """The noise, at least the smallest move of outputs that go in stairs, and the high stairs.
+) -> tuple[Values, Mask, Mask]:
+    """The noise, at least the smallest move of outputs that go in stairs; high stairs; treads.
 
     A staircase moves at coarse steps, to both sides. At the two finest steps it stands still, or
     jumps by one height where the point is at an edge: 0.5 + 0.5 erf(x) far out, or F computed in
@@ -319,9 +328,10 @@ def _noise_with_staircases(
     what F returns it is no rounding: standing still may be its slope as well as climbing.
 
     Treads may be inclined, as those of x (1 + erf(x)) are. There F is straight to the last bit at
-    one step, and at the next one departs from its line by more than the fourth power of the step
-    allows, which no smooth function does. Where it departs by so little that it may be rounding of
-    larger terms, it is as noisy as that. More is a kink that the longer step reaches.
+    one step, and at the next one departs from its line by more than the third power of the step
+    allows, which hardly any smooth function does. Where it departs by so little that it may be
+    rounding of larger terms, of as many treads as that step may be longer, it is as noisy as that.
+    More is a kink that the longer step reaches.
     """
     moved = np.stack([table.ahead, table.behind]) - table.centre
     moves = np.abs(moved)
@@ -331,13 +341,17 @@ def _noise_with_staircases(
     noise = np.where(stairs, np.maximum(noise, smallest), noise)
     ratio = table.steps[:-1, None] / table.steps[1:, None]
     departure = np.abs(moved[:, :-1] - ratio * moved[:, 1:]).max(axis=0)
-    straight = np.maximum(departure[1:], 2 * ratio[1:] * ulp)
-    abrupt = departure[:-1] > ratio[:-1] ** 4 * straight
+    rounding = 2 * ratio[1:] * ulp
+    abrupt = departure[:-1] > ratio[:-1] ** 3 * np.maximum(departure[1:], rounding)
+    # A function that varies much over the longest steps, as exp(x) far out, is abrupt as well.
+    abrupt &= (departure[1:] <= ROUGH_ULPS * rounding) | (departure[:-1] <= np.abs(table.centre))
     height = np.where(abrupt, departure[:-1], np.inf).min(axis=0, initial=np.inf)
     largest = np.max(np.abs(table.centre), initial=0.0, where=np.isfinite(table.centre))
-    inclined = height <= ROUGH_ULPS * table.unit * largest
+    tread = ROUGH_ULPS * table.unit * largest
+    # One tread, or as many as the longer step may cross.
+    inclined = height <= np.maximum(tread, np.minimum(ratio.max() * tread, np.abs(table.centre)))
     high = stairs & (smallest > 2 * ROUGH_ULPS * table.unit * largest)
-    return np.where(inclined, np.maximum(noise, height), noise), high
+    return np.where(inclined, np.maximum(noise, height), noise), high, inclined
 
 
 def _kink_widths(even_slopes: Values, steps: Values, bars: Values) -> Values:
