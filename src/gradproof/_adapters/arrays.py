@@ -18,7 +18,7 @@ import numpy as np
 
 from gradproof._adapters import framework_of, samples_module
 from gradproof._data.exceptions import first_line
-from gradproof._data.formats import FORMATS
+from gradproof._data.formats import FORMATS, Grain
 from gradproof._data.held import finite_point
 from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import CallCounter, DifferentiableMap, OutputChangedError, Trait
@@ -124,6 +124,12 @@ class Piece:
         """A piece that makes arrays of NumPy, where it is in double precision; else this one."""
         kind = "complex128" if self.is_complex else "float64"
         return replace(self, make=lambda values: values) if self.dtype == kind else self
+
+    def in_double(self) -> Piece:
+        """A piece of the same entries in double precision, of NumPy, whatever its dtype."""
+        kind = "complex128" if self.is_complex else "float64"
+        slot = replace(self.slot, grain=Grain())
+        return replace(self, slot=slot, dtype=np.dtype(kind), make=lambda values: values)
 
     def array(self, coordinates: Array) -> Any:
         """A private array of the library from flat float64 coordinates."""

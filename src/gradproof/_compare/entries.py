@@ -376,7 +376,9 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
         if other is None:
             break
         off = np.maximum(off, np.nan_to_num(np.abs(other - claimed)))
-    back = TIMES_HONEST * max(comparison.unit, 2.0**-53) / ROUNDED_UNIT
+    # Of a claim in fewer bits than the runs have, what it differs by is its own rounding already.
+    unit = max(comparison.unit, 2.0**-53)
+    back = TIMES_HONEST * unit / max(ROUNDED_UNIT, unit)
     return back * off, back * error / 4
 
 

@@ -33,6 +33,8 @@ NO_RULE = (
 )
 _PACKAGES = frozenset({"jax", "jaxlib", "equinox", "flax"})  # which raise so by design
 _JAX = frozenset({"jax", "jaxlib", "functools", "builtins", "numpy", "operator", "contextlib"})
+# How XLA says that the device has no kernel for an operation, whoever asks for it.
+_NO_KERNEL = ("UNIMPLEMENTED", "Unsupported element type")
 # How JAX says that an array of one transform is found where it is unknown.
 _LEAKED = "Encountered an unexpected tracer"
 
@@ -44,7 +46,11 @@ def transform_result(transform: Callable[..., Any], *arguments: Any) -> Any:
     function around it, of which JAX says only that something had a side effect.
     """
     try:
-        return transform(*arguments)
+        return jax.block_until_ready(transform(*arguments))  # what runs later raises here
+    except jax.errors.JaxRuntimeError as error:
+        if any(phrase in str(error) for phrase in _NO_KERNEL):
+            raise Unsupported(first_line(error)) from error
+        raise
     except (TypeError, ValueError, NotImplementedError) as error:
         if is_refusal(error):
             raise Unsupported(first_line(error)) from error
