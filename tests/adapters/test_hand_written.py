@@ -284,7 +284,9 @@ def test_a_gradient_of_another_shape_is_a_finding():
 @pytest.mark.parametrize(
     ("arguments", "options", "sentence"),
     [
-        ((np.sin, np.arange(3)), {"vjp": vjp}, "at least one array of real or complex"),
+        ((np.sin, np.arange(3)), {"vjp": vjp}, "holds whole numbers, which have no derivative"),
+        ((np.sin, 2), {"vjp": vjp}, "inputs: 2 holds whole numbers"),
+        ((np.sin, "word"), {"vjp": vjp}, "at least one array of real or complex"),
         ((np.sin, X), {"grad": np.cos}, "grad: sin has 4 real values"),
         ((lambda x: "word", X), {"vjp": vjp}, "returned no array"),
         ((f, ()), {"vjp": vjp, "kwargs": {"x": X}}, "keyword arguments are not differentiated"),

@@ -36,6 +36,12 @@ class HandWrittenCall:
                     f"{name}: arrays of {dtype} are not differentiated here; pass it as float64 or "
                     "complex128"
                 )
+        whole = [] if places else [each for each in self.inputs if _are_whole_numbers(each)]
+        if whole:
+            raise UsageError(
+                f"inputs: {short_repr(whole[0])} holds whole numbers, which have no derivative; "
+                "pass floating ones"
+            )
         if not places:
             raise UsageError(
                 "inputs: expected at least one array of real or complex floating numbers (of "
@@ -56,6 +62,13 @@ class HandWrittenCall:
     def claim(self, function: Callable[..., Any], arrays: Sequence[Any], *more: Any) -> Any:
         """What one of the user's functions says at these arrays."""
         return function(*self.filled_inputs(arrays), *more, *self.hand.args, **self.kwargs)
+
+
+def _are_whole_numbers(value: Any) -> bool:
+    try:
+        return np.asarray(value).dtype.kind in "iu"
+    except Exception:  # lists not of one length, arrays of another framework
+        return False
 
 
 def as_list(result: Any) -> list[Any]:
