@@ -37,7 +37,9 @@ def localized_result(comparison: Comparison, screen: Screen) -> PointResult:
     steps = comparison.steps
     # The step that showed the row first. A longer one may leave the piece of F that the point is
     # in; but beside large terms a short one shows their rounding.
-    for table in (steps.quick or steps.usual, steps.usual):
+    for table in (steps.quick, steps.usual):
+        if table is None:
+            continue
         step = float(table.steps[1])
         column, gap, rest = _wrong_input(comparison, screen, row, claimed_product, step)
         several = abs(rest) > 1e-2 * abs(gap)
