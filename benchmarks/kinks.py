@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import _common as common
 import numpy as np
@@ -222,9 +222,10 @@ def ours(point: Point) -> Slopes:
     measurements = Measurements(build(point.fn, (point.tensor(),)), RunSettings(seed=0))
     function, u, steps = measurements.function, scale * point.direction, measurements.steps
     slopes = slopes_along(function, u, steps)
-    if (slopes.bar > 1e-3 * slopes.size).any() or slopes.is_infinite.any():
+    if (slopes.bar > 1e-3 * slopes.size).any() or np.isinf(slopes.width).any():
         slopes = slopes.merge(measured_slopes(function.table(u, steps.fine)))
-    return slopes.rescale(1 / scale)
+    scaled = {name: getattr(slopes, name) / scale for name in ("low", "high", "bar", "steepness")}
+    return replace(slopes, **scaled)
 
 
 def scale_of(point: Point) -> float:
