@@ -27,7 +27,7 @@ from gradproof._numdiff.values import FunctionValues
 _RUNS = 4
 _HONEST = 16.0  # of the largest of so few runs: another one may have a heavy tail
 _PART_OF_NOISE = 2.0**-14  # of the rounding of F in single precision: a part of F may be small
-_AT_ONCE = 2.0**-38, -(2.0**-38)  # of a scale; numbers in single precision lie 2^-23 apart
+_AT_ONCE = 2.0**-38  # of a scale; numbers in single precision lie 2^-23 apart
 _ROUNDINGS = 64.0  # of the largest of so few factors
 
 
@@ -103,8 +103,9 @@ class Measurements:
             claims.append((backward.constant_probe, backward.constant_product))
         except Exception:  # which its own check reports
             return False
-        ahead, behind = (self.function.value_at(self.map.point + h * u) for h in _AT_ONCE)
-        slopes = (ahead - behind) / (_AT_ONCE[0] - _AT_ONCE[1])
+        point, move = self.map.point, _AT_ONCE * u
+        ahead, behind = (self.function.value_at(x) for x in (point + move, point - move))
+        slopes = (ahead - behind) / (2 * _AT_ONCE)
         return any(abs(v @ slopes - g @ u) <= 1e-2 * abs(g @ u) for v, g in claims)
 
     @property

@@ -124,8 +124,12 @@ class Diagonal:
 
 
 def test_a_hessian_is_the_users_own_operator_and_its_numbers_are_those_returned():
-    cubes = lambda x: np.sum(x**3)  # noqa: E731
-    gradient = lambda x: 3 * x**2  # noqa: E731
+    def cubes(x):
+        return np.sum(x**3)
+
+    def gradient(x):
+        return 3 * x**2
+
     right = check(cubes, X, grad=gradient, hess=lambda x: Diagonal(6 * x), order=2)
     assert right.verdict is Verdict.PASSED
     wrong = check(cubes, X, grad=gradient, hess=lambda x: np.diag(3 * x), order=2)

@@ -88,21 +88,21 @@ def _double_of_cube(h, x, g):
     return 6 * x * g * h, 3 * x * x * h
 
 
-def _written_into(h, x, g):
+def _double_in_place(h, x, g):
     of_g = 3 * x * x * h
     return h.mul_(6 * x * g), of_g
 
 
-def _clipped(h, x, g):
+def _double_clipped(h, x, g):
     of_x, of_g = _double_of_cube(h, x, g)
     return of_x.clamp(-100, 100), of_g
 
 
-def _read_without_strides(h, x, g):
+def _double_without_strides(h, x, g):
     return _double_of_cube(h.as_strided(h.shape, (h.shape[1], 1)), x, g)
 
 
-def _by_need(ctx, h):
+def _double_by_need(ctx, h):
     x, g = ctx.saved_tensors
     of_x, of_g = _double_of_cube(h, x, g)
     return of_x * (1 if ctx.needs_input_grad[1] else 0.5), of_g
@@ -119,8 +119,8 @@ def _cube(double_backward):
 
         @staticmethod
         def backward(ctx, h):
-            if double_backward is _by_need:
-                return _by_need(ctx, h)
+            if double_backward is _double_by_need:
+                return _double_by_need(ctx, h)
             return double_backward(h, *ctx.saved_tensors)
 
     return ruled(lambda x: x**3, lambda g, x: Slope.apply(x, g))
@@ -128,10 +128,10 @@ def _cube(double_backward):
 
 # A double backward -> the check of a backward that it fails.
 BESIDE_ENTRIES = {
-    _written_into: "memory_layout",
-    _clipped: "linearity",
-    _read_without_strides: "memory_layout",
-    _by_need: "grad_metadata",
+    _double_in_place: "memory_layout",
+    _double_clipped: "linearity",
+    _double_without_strides: "memory_layout",
+    _double_by_need: "grad_metadata",
     _double_of_cube: "",
 }
 

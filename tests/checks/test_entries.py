@@ -314,3 +314,17 @@ def test_a_backward_that_gives_rows_alone_shows_a_block_of_entries():
     found = gradproof.check(gated, (rng.normal(size=(20, 40)), rng.normal(size=40)), seed=0)
     assert "of which 40 x 40 entries were compared" in found["backward"].summary
     assert [cause.name for cause in found["backward"].causes] == ["factor"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_two_entries_of_a_short_tangent_have_one_size(seed):
+    """Two gradients that were exchanged cancelled along one of 2,048 tangents."""
+    tangents = []
+
+    def push(x, u):
+        tangents.append(u.copy())
+        return u
+
+    same = gradproof.by_hand(lambda x: x.copy(), jvp=push)
+    gradproof.check(same, np.ones(1000), checks=["forward"], seed=seed)
+    assert len(set(np.abs(tangents[0]))) == 1000

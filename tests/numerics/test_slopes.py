@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from gradproof._data.space import Slot, Space
 from gradproof._maps.contract import CallCounter, DifferentiableMap
-from gradproof._numdiff.probes import Kind, random_entries
 from gradproof._numdiff.slopes import Slopes, measured_slopes
 from gradproof._numdiff.steps import step_tables
 from gradproof._numdiff.values import FunctionValues
@@ -254,12 +253,3 @@ def test_outputs_in_blocks_are_what_they_are_together() -> None:
     many = slopes_of(np.sin, np.tile(point, 200), np.tile(u, 200))
     assert np.allclose(many.low.reshape(200, -1), few.low, rtol=1e-9)
     assert covered(many, np.tile(u * np.cos(point), 200)).all()
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_two_entries_of_a_short_probe_have_one_size(seed):
-    """Two gradients that were exchanged cancelled in one of 2,048 probes."""
-    sizes = np.abs(random_entries(seed, Kind.TANGENT, 0, 1024))
-    assert len(set(sizes)) == 1024
-    assert sizes.min() >= 0.5
-    assert sizes.max() < 1.5

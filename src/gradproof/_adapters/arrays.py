@@ -191,7 +191,11 @@ class ArrayMap(DifferentiableMap):
                 f"{self.name} returned no array of floating numbers; return an array, or a "
                 "container of arrays"
             )
-        self.outputs = [Piece.from_value(name, value) for name, value in outputs]
+        self.use_outputs([Piece.from_value(name, value) for name, value in outputs])
+
+    def use_outputs(self, outputs: Sequence[Piece]) -> None:
+        """Take these as the outputs: the codomain, and the coarsest numbers, follow from them."""
+        self.outputs = list(outputs)
         self.codomain = Space(tuple(piece.slot for piece in self.outputs))
         used = [piece.slot.grain.unit for piece in (*self.inputs, *self.outputs)]
         self.resolution = max(used)

@@ -69,11 +69,11 @@ def _failure_in_double(row: Check, measurements: Measurements) -> CheckResult | 
     try:
         with users_errors():
             exact = (measurements.in_few_bits or measurements).double_with_rounded_claims
-            traits = exact.map.gradient_traits(exact.cotangent)
-            if any(trait.what == "dtype" for trait in traits):
-                return None
             result = check_function(row.name)(exact)
             if result.verdict is not Verdict.FAILED or exact.randomness:
+                return None
+            traits = exact.map.gradient_traits(exact.cotangent)
+            if any(trait.what == "dtype" for trait in traits):
                 return None
     except (Unsupported, UsersError):  # what the user's code raises there alone
         return None

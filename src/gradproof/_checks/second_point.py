@@ -196,8 +196,8 @@ def _measured_result(measurements: Measurements, there: Measurements) -> CheckRe
         return passed_check(_NAME, text, resolution=result.bound)
     # No entry is wrong by itself: F has kinks within the steps, or is not resolved.
     is_of_rows_only = {finding.kind for finding in result.findings} == {"row"}
-    is_rounding = _is_off_by_rounding(there, result.findings)
-    if result.verdict is Verdict.INCONCLUSIVE or is_of_rows_only or is_rounding:
+    is_decided = result.verdict is not Verdict.INCONCLUSIVE and not is_of_rows_only
+    if not is_decided or _is_off_by_rounding(there, result.findings):
         note = f"at a second point the backward was not decided: {result.summary}"
         return passed_check(_NAME, _UNCHANGED, notes=(note,))
     return _result_of_failure(measurements, there, result)

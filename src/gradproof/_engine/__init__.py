@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
-from gradproof._data.by_hand import ByHand
+from gradproof._data.by_hand import CLAIMS, ByHand
 from gradproof._data.inputs import name_of
 from gradproof._data.options import short_repr, unknown_name_message
 from gradproof._data.records import Report
@@ -26,7 +26,6 @@ __all__ = ["check", "compare", "run_checks"]
 
 
 _OF_GRADCHECK = ("eps", "raise_exception", "nondet_tol", "fast_mode", "masked")
-_OF_BY_HAND = ("vjp", "jvp", "jac", "grad", "hess", "hessp", "args")
 
 
 class UnknownOptionError(UsageError, TypeError):
@@ -45,7 +44,7 @@ def _refuse_unknown_options(face: Callable[P, Result]) -> Callable[P, Result]:
                     f"{face.__name__}() takes no {name}=: it is an option of "
                     "gradproof.torch.gradcheck, which takes the place of PyTorch's gradcheck"
                 )
-            if name in _OF_BY_HAND:
+            if name in (*CLAIMS, "args"):
                 raise UnknownOptionError(
                     f"{face.__name__}() takes no {name}=: a function and its derivative are joined "
                     f"by gradproof.by_hand(fn, {name}=...), which is passed as fn"

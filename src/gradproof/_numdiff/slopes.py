@@ -350,7 +350,7 @@ def _noise_with_staircases(
     tread = ROUGH_ULPS * table.unit * largest
     # One tread, or as many as the longer step may cross.
     inclined = height <= np.maximum(tread, np.minimum(ratio.max() * tread, np.abs(table.centre)))
-    high = stairs & (smallest > 2 * ROUGH_ULPS * table.unit * largest)
+    high = stairs & (smallest > 2 * tread)
     return np.where(inclined, np.maximum(noise, height), noise), high, inclined
 
 

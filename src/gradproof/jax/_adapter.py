@@ -412,9 +412,7 @@ class JaxMap(ArrayMap):
         made.inputs = [each.numpy_piece() for each in self.inputs]
         made.outputs = [each.numpy_piece() for each in self.outputs]
         if not unit:  # an output that the function casts by name is not cast either
-            made.outputs = [each.in_double() for each in self.outputs]
-            made.codomain = Space(tuple([each.slot for each in made.outputs]))
-            made.resolution = max(each.slot.grain.unit for each in (*made.inputs, *made.outputs))
+            made.use_outputs([each.in_double() for each in self.outputs])
         return made
 
     def derivative(self, v: Array) -> JaxMap:
