@@ -59,6 +59,20 @@ def test_gelu_is_judged_where_its_error_function_is_a_staircase(low, high) -> No
     assert found is Verdict.FAILED or (high == -6 and found is Verdict.INCONCLUSIVE)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_right_layer_with_gelu_is_not_accused_of_rows_far_out(seed) -> None:
+    """Single columns of such a row stay on one tread, whose slope is another one."""
+    x, w = normal(16, 8, seed=seed), (2**0.5 * normal(32, 8, seed=50 + seed)).detach()
+
+    def layer(x, w):
+        return torch.nn.functional.gelu(x @ w.T)
+
+    w.requires_grad_()
+    wrong = spoilt(layer, lambda of_x, of_w: (of_x, 1.01 * of_w))
+    assert backward_of(layer, x, w).verdict is not Verdict.FAILED
+    assert backward_of(wrong, x, w).verdict is Verdict.FAILED
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_far_out_a_right_gate_passes_whose_terms_cancel_on_inclined_treads(seed) -> None:
     """The tail of x (1 + tanh) is straight over short steps, with another slope than over long."""

@@ -128,6 +128,8 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
         comparison: of at most `full_jacobian` inputs.
         screen: what the first tangent shows.
     """
+    if (height := _height_of_treads(comparison, screen)).any():
+        comparison = replace(comparison, function=comparison.function.with_jitter(height))
     claimed, columns = comparison.claim.matrix(), np.flatnonzero(screen.u)
     smooth = screen.is_smooth and comparison.is_smooth_nearby
     found = decided_entries(comparison, claimed[:, columns], columns, smooth=smooth)
@@ -152,6 +154,23 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
     text = f"{comparison.size} verified to {found.bound:.0e}, entry by entry"
     result = replace(passed_point(text, found.bound), kinks=kinks)
     return result.with_notes(_note_of_small_entries(block, comparison.settings.atol))
+
+
+def _height_of_treads(comparison: Comparison, screen: Screen) -> Values:
+    """The height of treads in which outputs go along whole tangents, (m,); 0 of other outputs.
+
+    A single column may see one tread alone, and one tangent may too: that of outputs so small that
+    they may be rounding is looked for along two.
+    """
+    function, decisions = comparison.function, screen.decisions
+    height = np.where(screen.slopes.in_treads, screen.slopes.noise, 0.0)
+    if screen.claimed is not None:
+        doubtful = (decisions.wrong | decisions.open) & (height == 0)
+        if (doubtful & may_be_rounding(function.centre, function.unit)).any():
+            table = function.table(comparison.second_tangent, comparison.steps.fine)
+            other = measured_slopes(table)
+            height = np.maximum(height, np.where(other.in_treads, other.noise, 0.0))
+    return height
 
 
 def _note_of_small_entries(block: MeasuredBlock, atol: float) -> str:

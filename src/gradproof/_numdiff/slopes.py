@@ -27,6 +27,7 @@ _LEVELS = 3  # of Richardson extrapolation: plain, without h^2, without h^4
 _FAR_ABOVE = 256.0  # times the median noise: what is left to such an output alone
 _SAMPLE = 1024  # outputs that a median is taken of
 _SIGMAS = 3.5  # of the noise in a difference of two values
+_CURVED = 2.0**-8  # of an output: what exp(k h) departs from its line by before that is abrupt
 _SHARP = 5e-4  # bar of a slope from two steps, in parts: half of what a row needs
 _AGREES = 0.25  # of a gap: differences at two steps that are this near tell one slope
 
@@ -325,10 +326,11 @@ def _noise_with_staircases(
     A staircase moves at coarse steps, to both sides. At the two finest steps it stands still, or
     jumps by one height where the point is at an edge: 0.5 + 0.5 erf(x) far out, or F computed in
     float32 inside. It is as noisy as its smallest move. If that is many units in the last place of
-    what F returns it is no rounding: standing still may be its slope as well as climbing.
+    what F returns it is no rounding: standing still may be its slope as well as climbing. An output
+    of zero that stands still there may have been rounded away beside the largest one.
 
-    Treads may be inclined, as those of x (1 + erf(x)) are. There F is straight to the last bit at
-    one step, and at the next one departs from its line by more than the third power of the step
+    Treads may be inclined, as those of x (1 + erf(x)) are. There F is straight, or nearly, at one
+    step, and at the next one departs from its line by more than the third power of the step
     allows, which hardly any smooth function does. Where it departs by so little that it may be
     rounding of larger terms, of as many treads as that step may be longer, it is as noisy as that.
     More is a kink that the longer step reaches.
@@ -339,14 +341,17 @@ def _noise_with_staircases(
     stairs = (moves > 0).all(axis=0).any(axis=0) & (moves[:, -1] == moves[:, -2]).all(axis=0)
     stairs &= np.isfinite(smallest)
     noise = np.where(stairs, np.maximum(noise, smallest), noise)
+    largest = np.max(np.abs(table.centre), initial=0.0, where=np.isfinite(table.centre))
+    rounded_away = (table.centre == 0) & (moves[:, -2:] == 0).all(axis=(0, 1))
+    noise = np.where(rounded_away, np.maximum(noise, 2 * table.unit * largest), noise)
     ratio = table.steps[:-1, None] / table.steps[1:, None]
     departure = np.abs(moved[:, :-1] - ratio * moved[:, 1:]).max(axis=0)
     rounding = 2 * ratio[1:] * ulp
     abrupt = departure[:-1] > ratio[:-1] ** 3 * np.maximum(departure[1:], rounding)
-    # A function that varies much over the longest steps, as exp(x) far out, is abrupt as well.
-    abrupt &= (departure[1:] <= ROUGH_ULPS * rounding) | (departure[:-1] <= np.abs(table.centre))
+    # A function that varies much over the longest steps, as exp(x) far out, is abrupt as well, but
+    # at the shorter one already departs by a good part of itself.
+    abrupt &= departure[1:] <= _CURVED * np.abs(table.centre)
     height = np.where(abrupt, departure[:-1], np.inf).min(axis=0, initial=np.inf)
-    largest = np.max(np.abs(table.centre), initial=0.0, where=np.isfinite(table.centre))
     tread = ROUGH_ULPS * table.unit * largest
     # One tread, or as many as the longer step may cross.
     inclined = height <= np.maximum(tread, np.minimum(ratio.max() * tread, np.abs(table.centre)))
