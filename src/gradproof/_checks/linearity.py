@@ -134,17 +134,9 @@ class _SplitSum:
     """
 
     def __init__(self, products: ClaimedProducts) -> None:
-        measurements, spaces = products.measurements, (products.probe_space, products.space)
         self._products, self.refused = products, ""
-        self.split = split_probe(
-            spaces,
-            products.probe,
-            products.product,
-            products.constant_probe,
-            measurements.arithmetic_unit,
-            measurements.settings.seed,
-            measurements.scales if products.is_forward else None,
-        )
+        self.split = split_probe(products)
+        spaces = products.probe_space, products.space
         slots = [slot for space in spaces for slot in space.slots if slot.size]
         has_small_range = any(slot.grain.largest < _SMALL_RANGE for slot in slots)
         try:

@@ -18,6 +18,7 @@ import numpy as np
 
 from gradproof._data.formats import FORMATS, SINGLE, Grain
 from gradproof._data.space import KEPT, Indices, Slot, Space, Values, finite_values
+from gradproof._measurements import ClaimedProducts
 from gradproof._numdiff.probes import Kind, random_bits, random_integer, unit_vector
 
 FULL_MANTISSA = (-math.pi / 3, math.e / 2)  # factors whose products need every digit
@@ -78,45 +79,32 @@ class SplitProbe:
         return f"2^{small} to 2^{large}"
 
 
-def split_probe(
-    spaces: tuple[Space, Space],
-    probe: Values,
-    product: Values,
-    constant: Values,
-    unit: float,
-    seed: int,
-    scales: Values | None,
-) -> SplitProbe:
+def split_probe(products: ClaimedProducts) -> SplitProbe:
     """2 v - s w + 3 q + 5 z + 4 e, each a probe that a rule may have a branch for, in two parts.
 
-    s is the smallest scale and 1 for a cotangent; q is -w/4; z is 1 on one row and -1 on the next,
-    so that sums are exactly zero; e has a single entry. Of tangents, and of one number, there are
-    v, w and e. Of very long probes, each product of which is dear, v alone is a term.
-
-    Args:
-        spaces: of the probe and of its product.
-        probe: v, random.
-        product: what is claimed of it.
-        constant: w, the same throughout each array.
-        unit: unit round-off of claims.
-        seed: of the run.
-        scales: of the entries of a tangent; None for a cotangent.
+    v is the random probe of the mode, and w the constant one. s is the smallest scale and 1 for a
+    cotangent; q is -w/4; z is 1 on one row and -1 on the next, so that sums are exactly zero; e has
+    a single entry. Of tangents, and of one number, there are v, w and e. Of very long probes, each
+    product of which is dear, v alone is a term.
     """
-    space = spaces[0]
+    measurements, space, known = products.measurements, products.probe_space, products.product
+    seed, unit = measurements.settings.seed, measurements.arithmetic_unit
     shares = split_shares(space, random_bits(seed, Kind.SPECIAL, 8, space.size))
-    terms = [Term("dense", _DENSE, probe)]
+    terms = [Term("dense", _DENSE, products.probe)]
     if 0 < space.size <= KEPT:
+        constant = products.constant_probe
+        scales = measurements.scales if products.is_forward else np.ones(space.size)
         # J w may cancel, as that of a softmax: it is kept small beside J u, u in units of scales.
-        size = 1.0 if scales is None else float(scales.min())
-        terms.append(Term("constant", _CONSTANT * size, constant))
-        if scales is None and space.size > 1:
+        terms.append(Term("constant", _CONSTANT * float(scales.min()), constant))
+        if not products.is_forward and space.size > 1:
             terms.append(Term("equal", _EQUALS, _EQUAL * constant))
             terms.append(Term("cancelling", _CANCELLING, cancelling_cotangent(space, seed)))
         terms.append(_single_entry(terms, shares, scales, seed))
-    grains = [slot.grain for space in spaces for slot in space.slots if slot.size] or [Grain()]
+    slots = [slot for each in (space, products.space) for slot in each.slots]
+    grains = [slot.grain for slot in slots if slot.size] or [Grain()]
     if unit >= SINGLE:  # it may compute in fewer bits than its arrays have, in a smaller range
         grains += [grain for grain in FORMATS.values() if grain.unit == unit]
-    largest = max(1.0, float(finite_values(np.abs(product)).max(initial=0.0)))
+    largest = max(1.0, float(finite_values(np.abs(known)).max(initial=0.0)))
     room = min(grain.largest for grain in grains) / largest
     times = next((each for each in _TIMES if _ROOM * each <= room), 1.0)
     factors = times * FULL_MANTISSA[0], FULL_MANTISSA[1] / times
@@ -128,7 +116,7 @@ def _weighted_sum(terms: Sequence[Term]) -> Values:
     return np.asarray(reduce(np.add, [term.weight * term.probe for term in terms]))
 
 
-def _single_entry(terms: Sequence[Term], shares: Values, scales: Values | None, seed: int) -> Term:
+def _single_entry(terms: Sequence[Term], shares: Values, scales: Values, seed: int) -> Term:
     """A single entry, of its own scale, which is asked by itself as large as the large part is.
 
     Its sign is not that of the largest entry of the large part: a clamp may be on one side only,
@@ -138,8 +126,7 @@ def _single_entry(terms: Sequence[Term], shares: Values, scales: Values | None, 
     rest = _weighted_sum(terms) * shares
     # The factor of the large part is negative: the largest entry of it has the other sign.
     value = math.copysign(FULL_MANTISSA[seed % 2], float(rest[np.argmax(np.abs(rest))]))
-    scale = 1.0 if scales is None else float(scales[at])
-    return Term("single", _SINGLE, unit_vector(shares.size, at, value * scale))
+    return Term("single", _SINGLE, unit_vector(shares.size, at, value * float(scales[at])))
 
 
 def cancelling_cotangent(space: Space, seed: int) -> Values:
