@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from gradproof._compare.nonsmooth import (
     width_beyond_sample,
 )
 from gradproof._compare.screen import CANCELS, Screen, may_be_rounding
-from gradproof._compare.tolerances import Decisions, decide
+from gradproof._compare.tolerances import decide
 from gradproof._data.formats import DOUBLE
 from gradproof._data.records import Finding, Kink, Verdict
 from gradproof._data.results import (
@@ -55,23 +55,80 @@ _UNSEEN = 0.5
 TIMES_HONEST = 16.0  # of the error of such a run, scaled back to F's own precision
 
 
-@dataclass
 class Entries:
-    """Decided entries of some columns, all outputs by these, in units of the tangent u, (m, k)."""
+    """Decided entries of some columns, all outputs by these, in units of the tangent u.
 
-    columns: Indices  # (k,)
-    u: Values  # of these columns, (k,)
-    claimed: Values
-    low: Values
-    high: Values
-    bar: Values
-    wrong: Mask
-    open: Mask
-    allowed: Values
-    bound: float = 0.0
+    Args:
+        comparison: of claims and F.
+        columns: inputs, none of which stands still, (k,).
+        claimed: entries of these columns, (m, k).
+        unknown: entries of which nothing is claimed, (m, k).
 
-    def write(self, which: Indices, slopes: Slopes, decisions: Decisions) -> None:
-        """Enter what was found of some of the columns, (c * m,) values one after the other."""
+    Attributes:
+        u: of these columns, (k,).
+        claimed: the entries times u, (m, k).
+        low, high, bar: the slopes, (m, k).
+        wrong, open: the decisions, (m, k).
+        allowed: b + s + t of each, (m, k).
+        bound: how far the right ones may be off.
+    """
+
+    def __init__(
+        self, comparison: Comparison, columns: Indices, claimed: Values, unknown: Mask
+    ) -> None:
+        self.comparison, self.columns, self.unknown = comparison, columns, unknown
+        self._tangent = comparison.scales * np.sign(comparison.u)  # (n,)
+        self.u = self._tangent[columns]
+        self.claimed = np.where(claimed == 0, 0.0, claimed * self.u)
+        self.low, self.high, self.bar, self.allowed = (np.empty(claimed.shape) for _ in range(4))
+        self.wrong, self.open = (np.empty(claimed.shape, bool) for _ in range(2))
+        self.bound = 0.0
+
+    def column_slopes(self, which: Indices) -> Slopes:
+        """The slopes of some of the columns, one after the other, (c * m,)."""
+        columns, comparison = self.columns[which].tolist(), self.comparison
+        return column_slopes(comparison.function, self._tangent, columns, comparison.steps)
+
+    @functools.cached_property
+    def row_sizes(self) -> Values:
+        """The largest claimed term of each row, (m,)."""
+        sizes = np.where(np.isfinite(self.claimed), np.abs(self.claimed), 0.0)
+        return np.asarray(sizes.max(axis=1))
+
+    def decide(self, which: Indices, slopes: Slopes, further: Values | float = 0.0) -> None:
+        """Decide the entries of some of the columns by the law.
+
+        Args:
+            which: positions of the columns, (c,).
+            slopes: of these, one after the other, (c * m,).
+            further: rounding of the claims that was measured.
+        """
+        comparison, settings = self.comparison, self.comparison.settings
+        outputs, claimed = self.row_sizes.size, self.claimed[:, which].T.reshape(-1)
+        sizes = np.where(np.isfinite(claimed), np.abs(claimed), 0.0).reshape(-1, outputs)
+        beside = np.tile(self.row_sizes, len(which))
+        # The terms of a row may cancel in all of its entries, and are as large as those of others.
+        terms = np.minimum(np.repeat(sizes.max(axis=1), outputs), CANCELS * beside)
+        typical = np.maximum(beside, root_mean_square(self.row_sizes))
+        tolerance = settings.atol * np.repeat(np.abs(self.u[which]), outputs)
+        tolerance = tolerance + settings.rtol * slopes.size
+        # Of 0 times an infinite slope nothing is known, but where the entry is measured as zero.
+        unknown, zero = self.unknown[:, which].T.reshape(-1), np.abs(slopes.middle) <= slopes.bar
+        claimed = np.where(unknown, np.where(zero, 0.0, np.inf), claimed)
+        known = replace(slopes, bar=np.where(unknown & ~zero, np.inf, slopes.bar))
+        # Iterative solvers, and other sums that cancel, leave half the digits of a row as zero.
+        half = math.sqrt(comparison.claim.unit) * beside
+        rounding = np.where(zero, half, 0.0) + comparison.rounding(beside, terms) + further
+        decisions = decide(
+            known,
+            claimed,
+            rounding,
+            tolerance,
+            typical,
+            comparison.resolution.of_entry,
+            comparison.resolution.small,
+            np.where(beside > 0, beside, typical),
+        )
         for table, values in (
             (self.low, slopes.low),
             (self.high, slopes.high),
@@ -83,13 +140,8 @@ class Entries:
             table[:, which] = values.reshape(len(which), -1).T
         self.bound = max(self.bound, decisions.bound)
 
-    def block(self, inputs: int, rows: Indices | None = None) -> MeasuredBlock:
-        """The entries as derivatives, for places and causes.
-
-        Args:
-            inputs: of the map.
-            rows: outputs that the block is about; None for all.
-        """
+    def block(self, rows: Indices | None = None) -> MeasuredBlock:
+        """The entries of some outputs, or of all, as derivatives, for places and causes."""
         rows = np.arange(len(self.claimed)) if rows is None else rows
         low, high = self.low[rows], self.high[rows]
         return MeasuredBlock(
@@ -100,12 +152,12 @@ class Entries:
             error=(self.bar[rows] + (high - low) / 2) / np.abs(self.u),
             allowed=self.allowed[rows] / np.abs(self.u),
             wrong=self.wrong[rows],
-            whole=self.claimed[rows].size == len(self.claimed) * inputs,
+            whole=self.claimed[rows].size == len(self.claimed) * self.comparison.inputs,
         )
 
-    def wrong_findings(self, comparison: Comparison) -> tuple[Finding, ...]:
+    def wrong_findings(self) -> tuple[Finding, ...]:
         """The findings of wrong entries, NaN and the largest gap first."""
-        block = self.block(comparison.inputs)
+        block = self.block()
         gap = np.abs(block.claimed - block.measured)
         gap = np.where(block.wrong, np.where(np.isnan(gap), np.inf, gap), -1.0)
         order = np.argsort(-gap, axis=None, kind="stable")[:_MOST_FINDINGS]
@@ -115,7 +167,7 @@ class Entries:
                 break
             tables = (block.claimed, block.measured, block.error, block.allowed)
             numbers = [table[i, k] for table in tables]
-            finding = entry_finding(comparison, int(i), int(block.columns[k]), numbers)
+            finding = entry_finding(self.comparison, int(i), int(block.columns[k]), numbers)
             low, high = sorted((self.low[i, k] / self.u[k], self.high[i, k] / self.u[k]))
             findings.append(finding if low == high else kink_finding(finding, low, high))
         return tuple(findings)
@@ -133,14 +185,14 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
     claimed, columns = comparison.claim.matrix(), np.flatnonzero(screen.u)
     smooth = screen.is_smooth and comparison.is_smooth_nearby
     found = decided_entries(comparison, claimed[:, columns], columns, smooth=smooth)
-    block = found.block(comparison.inputs)
+    block = found.block()
     kinked = (found.high > found.low) & np.isfinite(found.bar)
     ends = found.low / found.u, found.high / found.u
     kinks = kinks_of_entries(comparison, block, ends, kinked & ~found.wrong)
     if found.wrong.any():
         total, number = block.wrong.size, int(block.wrong.sum())
         text = f"{number:,} of {total:,} entries wrong"
-        findings = found.wrong_findings(comparison)
+        findings = found.wrong_findings()
         is_known = np.isfinite(block.error[block.wrong]).all()  # else there is no cause in them
         evidence = block if is_known else None
         return PointResult(Verdict.FAILED, text, findings, kinks=kinks, block=evidence)
@@ -150,7 +202,7 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
             text = "each entry is a slope at a kink, but together they are no gradient near it"
             return PointResult(Verdict.FAILED, text, (mismatch,), kinks=kinks, block=block)
     if found.open.any():
-        return _open_entries(comparison, found, kinks)
+        return _open_entries(found, kinks)
     text = f"{comparison.size} verified to {found.bound:.0e}, entry by entry"
     result = replace(passed_point(text, found.bound), kinks=kinks)
     return result.with_notes(_note_of_small_entries(block, comparison.settings.atol))
@@ -198,8 +250,6 @@ def decided_entries(
         smooth: whether F has no kink at the point: then a gap of many bars is final.
         unknown: entries of which nothing is claimed, (m, k); None for none.
     """
-    u = comparison.scales * np.sign(comparison.u)
-    scaled = np.where(claimed == 0, 0.0, claimed * u[columns])
     # 0 times an infinite slope is NaN, and no claim of the entry beside the infinite one.
     infinite = np.isinf(claimed)
     beside = np.expand_dims(infinite.any(axis=0), 0) | np.expand_dims(infinite.any(axis=1), 1)
@@ -208,76 +258,23 @@ def decided_entries(
         held = comparison.claim.push(still.astype(float))
         beside |= held is not None and ~np.isfinite(held)[:, None]
     lost = np.isnan(claimed) & beside
-    law = _Law(comparison, u, columns, scaled, lost if unknown is None else lost | unknown)
-    low, high, bar, allowed = (np.empty(scaled.shape) for _ in range(4))
-    wrong, open_ = np.empty(scaled.shape, bool), np.empty(scaled.shape, bool)
-    found = Entries(columns, u[columns], scaled, low, high, bar, wrong, open_, allowed)
+    found = Entries(comparison, columns, claimed, lost if unknown is None else lost | unknown)
     step = max(1, _AT_ONCE // (8 * comparison.outputs))
     for start in range(0, len(columns), step):
         which = np.arange(start, min(start + step, len(columns)))
-        slopes = law.column_slopes(which)
+        slopes = found.column_slopes(which)
         # A slope that looks infinite may be one that only finer steps show: it is open first.
-        slopes = replace(slopes, bar=np.where(np.isinf(slopes.width), np.inf, slopes.bar))
-        found.write(which, slopes, law.decide(which, slopes))
+        found.decide(
+            which, replace(slopes, bar=np.where(np.isinf(slopes.width), np.inf, slopes.bar))
+        )
     if found.wrong.any() or found.open.any():
-        _remeasure_columns(law, found, smooth=smooth)
+        _remeasure_columns(found, smooth=smooth)
     if found.open.any() and comparison.settings.classic_step:
-        _judge_by_classic_step(comparison, found, law.unknown)
+        _judge_by_classic_step(found)
     return found
 
 
-@dataclass(frozen=True)
-class _Law:
-    """The law for entries times u, (m, k)."""
-
-    comparison: Comparison
-    u: Values  # of every input, (n,)
-    columns: Indices  # (k,)
-    claimed: Values
-    unknown: Mask  # claims that say nothing
-
-    def column_slopes(self, which: Indices) -> Slopes:
-        """The slopes of some of the columns, one after the other, (c * m,)."""
-        columns = self.columns[which].tolist()
-        return column_slopes(self.comparison.function, self.u, columns, self.comparison.steps)
-
-    @functools.cached_property
-    def row_sizes(self) -> Values:
-        """The largest claimed term of each row, (m,)."""
-        sizes = np.where(np.isfinite(self.claimed), np.abs(self.claimed), 0.0)
-        return np.asarray(sizes.max(axis=1))
-
-    def decide(self, which: Indices, slopes: Slopes, further: Values | float = 0.0) -> Decisions:
-        """Decide the entries of some columns; `further` is rounding of claims that was measured."""
-        comparison, settings = self.comparison, self.comparison.settings
-        outputs, claimed = self.row_sizes.size, self.claimed[:, which].T.reshape(-1)
-        sizes = np.where(np.isfinite(claimed), np.abs(claimed), 0.0).reshape(-1, outputs)
-        beside = np.tile(self.row_sizes, len(which))
-        # The terms of a row may cancel in all of its entries, and are as large as those of others.
-        terms = np.minimum(np.repeat(sizes.max(axis=1), outputs), CANCELS * beside)
-        typical = np.maximum(beside, root_mean_square(self.row_sizes))
-        tolerance = settings.atol * np.repeat(np.abs(self.u[self.columns[which]]), outputs)
-        tolerance = tolerance + settings.rtol * slopes.size
-        # Of 0 times an infinite slope nothing is known, but where the entry is measured as zero.
-        unknown, zero = self.unknown[:, which].T.reshape(-1), np.abs(slopes.middle) <= slopes.bar
-        claimed = np.where(unknown, np.where(zero, 0.0, np.inf), claimed)
-        slopes = replace(slopes, bar=np.where(unknown & ~zero, np.inf, slopes.bar))
-        # Iterative solvers, and other sums that cancel, leave half the digits of a row as zero.
-        half = math.sqrt(comparison.claim.unit) * beside
-        rounding = np.where(zero, half, 0.0) + comparison.rounding(beside, terms) + further
-        return decide(
-            slopes,
-            claimed,
-            rounding,
-            tolerance,
-            typical,
-            comparison.resolution.of_entry,
-            comparison.resolution.small,
-            np.where(beside > 0, beside, typical),
-        )
-
-
-def _remeasure_columns(law: _Law, found: Entries, *, smooth: bool) -> None:
+def _remeasure_columns(found: Entries, *, smooth: bool) -> None:
     """Measure the most doubtful columns again, until an entry is wrong for sure.
 
     Others that were not measured again count as wrong too, but for those at kinks; as open without
@@ -291,13 +288,13 @@ def _remeasure_columns(law: _Law, found: Entries, *, smooth: bool) -> None:
         if not doubt[k] or is_sure or open_columns == _REMEASURED_OPEN:
             break
         again, rounding = surviving_slopes(
-            law.comparison,
-            law.column_slopes(which),
+            found.comparison,
+            found.column_slopes(which),
             found.claimed[:, k],
-            unit_vector(law.u.size, int(found.columns[k]), float(found.u[k])),
+            unit_vector(found.comparison.inputs, int(found.columns[k]), float(found.u[k])),
             found.allowed[:, k] if smooth and is_wrong else None,
         )
-        found.write(which, again, law.decide(which, again, rounding))
+        found.decide(which, again, rounding)
         unasked[:, k], is_sure = False, bool(found.wrong[:, k].any())
         open_columns += not is_wrong
     if is_sure:
@@ -401,15 +398,15 @@ def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tupl
     return back * off, back * error / 4
 
 
-def _judge_by_classic_step(comparison: Comparison, found: Entries, unknown: Mask) -> None:
+def _judge_by_classic_step(found: Entries) -> None:
     """Decide open entries by a plain central difference, as PyTorch's gradcheck does.
 
     Their error bars stay as they were, infinite at a jump: no step is known to be right.
     Not of unknown entries, nor of outputs in few bits, which so short a step does not move.
     """
-    settings, step = comparison.settings, comparison.settings.classic_step
+    comparison, settings = found.comparison, found.comparison.settings
+    point, function, step = comparison.map.point, comparison.function, settings.classic_step
     assert step is not None
-    point, function = comparison.map.point, comparison.function
     for k in np.flatnonzero(found.open.any(axis=0)):
         move = unit_vector(comparison.inputs, int(found.columns[k]), step)
         slope = (function.value_at(point + move) - function.value_at(point - move)) / (2 * step)
@@ -417,7 +414,7 @@ def _judge_by_classic_step(comparison: Comparison, found: Entries, unknown: Mask
         allowed = settings.atol * u + settings.rtol * np.abs(slope)
         gap = np.abs(found.claimed[:, k] - slope)
         close = gap <= allowed
-        decided = found.open[:, k] & ~unknown[:, k]
+        decided = found.open[:, k] & ~found.unknown[:, k]
         decided &= np.isfinite(function.centre) & (function.unit < DOUBLE)
         # A plain difference is rounded as well: a gap of that size refutes nothing.
         rounded = 2 * function.unit * np.abs(function.centre) / step * u
@@ -429,8 +426,9 @@ def _judge_by_classic_step(comparison: Comparison, found: Entries, unknown: Mask
         found.open[:, k] &= ~decided
 
 
-def _open_entries(comparison: Comparison, found: Entries, kinks: tuple[Kink, ...]) -> PointResult:
+def _open_entries(found: Entries, kinks: tuple[Kink, ...]) -> PointResult:
     """That some entries are open, the first of them and why."""
+    comparison = found.comparison
     i, k = (int(at[0]) for at in np.nonzero(found.open))
     value = float((found.low + found.high)[i, k] / 2 / found.u[k])
     bar = float(found.bar[i, k] / abs(found.u[k]))

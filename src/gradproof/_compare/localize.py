@@ -156,8 +156,8 @@ def _columns_result(
     if wrong_rows > len(rows):
         summary = f"{wrong_rows:,} rows of the {comparison.size} are wrong"
     rows = np.sort(rows[np.argsort(rows != row, kind="stable")][:_BLOCK_ROWS])
-    block = found.block(comparison.inputs, rows)
-    return PointResult(Verdict.FAILED, summary, found.wrong_findings(comparison), block=block)
+    block = found.block(rows)
+    return PointResult(Verdict.FAILED, summary, found.wrong_findings(), block=block)
 
 
 def _entries_around(space: Space, position: int) -> Indices:
