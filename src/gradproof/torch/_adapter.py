@@ -25,7 +25,7 @@ from gradproof._maps.contract import (
 from gradproof.errors import UsageError
 from gradproof.torch import _layouts as torch_layouts
 from gradproof.torch import _transforms as transforms
-from gradproof.torch._arguments import Arguments, Choice
+from gradproof.torch._arguments import Arguments
 from gradproof.torch._call import Call, backward_gradients
 from gradproof.torch._compat import UndefinedGrad, preserved_version_counter
 from gradproof.torch._forward import Forward
@@ -60,7 +60,7 @@ def build(
     UsageError where no input requires grad, one has NaN, overlapping or invalid entries, fn reads
     one from a place where it cannot be exchanged, or returns no tensor or one that is not strided.
     """
-    arguments = Arguments(fn, inputs, dict(kwargs or {}), Choice(names, wrt, masked))
+    arguments = Arguments(fn, inputs, kwargs or {}, names=names, wrt=wrt, masked=masked)
     built = TorchMap(Call(fn, arguments))
     leaves, are_all = leaves_near(built.graph.roots)
     leaf_ids = set(map(id, leaves))
@@ -433,8 +433,8 @@ class TorchMap(DifferentiableMap):
     def _derivative_map(
         self, fn: Callable[..., Any], tensors: list[torch.Tensor], names: list[str], **options: Any
     ) -> TorchMap:
-        choice = Choice(names, masked=self.call.arguments.masked, derived=True)
-        arguments = Arguments(fn, tensors, {}, choice)
+        masked = self.call.arguments.masked
+        arguments = Arguments(fn, tensors, {}, names=names, masked=masked, derived=True)
         with unsupported(RuntimeError):  # NotImplementedError is one
             made = TorchMap(Call(fn, arguments), **options)
         made.keep_limits(made.domain.with_limits_of(self.domain))

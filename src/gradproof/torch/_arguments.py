@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,24 +35,20 @@ from gradproof.torch._tree import (
 ARGUMENTS = object()  # for `wrt`: all of them, and nothing else
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which tensors are differentiated, and as what."""
-
-    # Of the differentiable arguments; those found where None.
-    names: Sequence[str] | None = None
-    wrt: Any = None  # which of the differentiable tensors are exchangeable; all where None
-    masked: bool = False  # sparse inputs stand for their specified entries only
-    # The function is made by gradproof: it reads nothing but its arguments, and no output need
-    # depend on any of them. The gradient of a linear function depends on none of its inputs.
-    derived: bool = False
-
-
 class Arguments:
     """Positional and keyword arguments, and captured tensors, with exchangeable ones among them.
 
     Other tensors are handed over as private copies, made anew whenever the function changed one,
     and arrays of NumPy as copies, made anew for every call.
+
+    Args:
+        fn, inputs, kwargs: the function and its arguments.
+        names: of the differentiable arguments; those found where None.
+        wrt: which of the differentiable tensors are exchangeable; all where None.
+        masked: whether sparse inputs stand for their specified entries only.
+        derived: whether the function is made by gradproof: it reads nothing but its arguments, and
+            no output need depend on any of them. The gradient of a linear function depends on none
+            of its inputs.
 
     Attributes:
         leaves: one per exchangeable tensor, in the order of the arguments, captured ones last.
@@ -67,21 +62,25 @@ class Arguments:
         fn: Callable[..., Any],
         inputs: Sequence[Any],
         kwargs: Mapping[str, Any],
-        choice: Choice,
+        *,
+        names: Sequence[str] | None = None,
+        wrt: Any = None,
+        masked: bool = False,
+        derived: bool = False,
     ) -> None:
-        self.masked, self.writes, self._keeps_written = choice.masked, False, False
+        self.masked, self.writes, self._keeps_written = masked, False, False
         given: tuple[Any, ...] = (tuple(inputs), dict(kwargs))
-        self.captured = Captured(None if choice.derived else fn, tensors_in(given))
+        self.captured = Captured(None if derived else fn, tensors_in(given))
         self._tree = Tree((*given, dict(self.captured.tensors)))
         refuse_hidden_tensors(self._tree, fn)
         self._flat, paths = self._tree.leaves, self._tree.paths
         are_leaves = len(paths) == len(inputs) and all(len(path) == 2 for path in paths)
         self._is_flat = are_leaves and not (kwargs or self.captured.tensors)
         self.generators = sources_in([*self._flat, *self.captured.generators])
-        self._where, names = self._chosen_places(fn, choice)
+        self._where, chosen = self._chosen_places(fn, names, wrt)
         paths = [self._tree.paths[place] for place in self._where]
-        self.optional = [k for k, path in enumerate(paths) if choice.derived or path[0].idx == 2]
-        self._make_leaves(names)
+        self.optional = [k for k, path in enumerate(paths) if derived or path[0].idx == 2]
+        self._make_leaves(chosen)
         self._arrays = [k for k, leaf in enumerate(self._flat) if isinstance(leaf, np.ndarray)]
         self._parameters = [
             k for k, leaf in enumerate(self.leaves) if type(leaf.original) is torch.nn.Parameter
@@ -89,18 +88,18 @@ class Arguments:
         self._make_private_copies()
 
     def _chosen_places(
-        self, fn: Callable[..., Any], choice: Choice
+        self, fn: Callable[..., Any], given: Sequence[str] | None, wrt: Any
     ) -> tuple[list[int], Sequence[str]]:
         """Places among all leaves of the tensors that are exchanged, and their names."""
         found = differentiable_names(self._tree, fn)
         places, paths = list(found), [self._tree.paths[place] for place in found]
         count, names = sum(path[0].idx < 2 for path in paths), list(found.values())
-        names = [*chosen_names(names[:count], choice.names), *names[count:]]
+        names = [*chosen_names(names[:count], given), *names[count:]]
         picked: Sequence[int] = range(len(names))
-        if choice.wrt is ARGUMENTS:
+        if wrt is ARGUMENTS:
             picked = range(count)
-        elif choice.wrt is not None and names:
-            picked = selected_positions(names, list(map(argument_position, paths)), choice.wrt)
+        elif wrt is not None and names:
+            picked = selected_positions(names, list(map(argument_position, paths)), wrt)
         if not picked:
             raise UsageError(
                 "inputs: nothing to check, for none of them have requires_grad=True; call "

@@ -11,7 +11,7 @@ from torch.overrides import is_tensor_like
 from gradproof._adapters.arrays import name_at
 from gradproof._data.inputs import name_of, parameter_names
 from gradproof.errors import UsageError
-from gradproof.torch._arguments import Arguments, Choice
+from gradproof.torch._arguments import Arguments
 from gradproof.torch._call import Call, backward_gradients
 from gradproof.torch._compat import pytree
 from gradproof.torch._guards import WrongNumberError, as_tuple
@@ -71,7 +71,7 @@ def _description(tensor: torch.Tensor) -> str:
 def _outputs_of_call(func: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """Those of one call that require grad. UsageError where some tensor has no coordinates."""
     # Of private copies: a function may write into what it is handed.
-    _, result = Call(func, Arguments(func, inputs, {}, Choice())).first_run()
+    _, result = Call(func, Arguments(func, inputs, {})).first_run()
     if pytree.tree_leaves(result):
         named_outputs(result, name_of(func))
     return _differentiable_outputs(result)

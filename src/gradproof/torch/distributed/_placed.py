@@ -19,7 +19,7 @@ from gradproof._data.inputs import is_selected, name_of, output_name, selected_p
 from gradproof._data.options import short_repr, unknown_name_message
 from gradproof.errors import UsageError
 from gradproof.torch._adapter import TorchMap
-from gradproof.torch._arguments import Arguments, Choice
+from gradproof.torch._arguments import Arguments
 from gradproof.torch._call import Call
 from gradproof.torch._captured import Captured
 from gradproof.torch._outputs import floating_in
@@ -213,5 +213,6 @@ def local_map(local: Local) -> TorchMap:
     """The map of this rank's part."""
     # Nothing is left out: what is decided from the run of one rank alone would run the function
     # again there, where no other rank does.
-    choice = Choice([share.name for share in local.inputs], derived=True)
-    return TorchMap(Call(local, Arguments(local, local.tensors, {}, choice)), without=frozenset())
+    names = [share.name for share in local.inputs]
+    arguments = Arguments(local, local.tensors, {}, names=names, derived=True)
+    return TorchMap(Call(local, arguments), without=frozenset())
