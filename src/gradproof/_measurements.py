@@ -161,10 +161,6 @@ class Measurements:
         """(J u, J^T v) of the tangent and the cotangent, both by reverse mode."""
         return self.map.transposed_vjp(self.tangent, self.cotangent)
 
-    def claimed_tangent(self, mode: Mode) -> Values:
-        """J u of the tangent by forward mode, or by reverse mode."""
-        return self.forward.product if mode == "forward" else self.transposed_products[0]
-
     @property
     def steps(self) -> StepTables:
         """The steps by which F is moved."""

@@ -121,7 +121,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
-    _prepare_files(arguments)
+    for form in ("html", "json"):  # refused now, if they cannot be written at the end
+        if (file := getattr(arguments, form)) is not None:
+            _output.prepare(file, f"--{form}", (form,))
     given = SEED("--seed", arguments.seed)
     seed = new_seed() if given is None else given
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
@@ -176,10 +178,3 @@ def _print_reports(results: Sequence[CaseResult]) -> None:
     alone = results[0].report if len(results) == 1 else None
     shown_as = SurveyReport(results) if alone is None else terminal.styled_text(alone)
     Console(highlight=False).print(shown_as, crop=False)
-
-
-def _prepare_files(arguments: argparse.Namespace) -> None:
-    """Refuse files now that cannot be written at the end."""
-    for form in ("html", "json"):
-        if (file := getattr(arguments, form)) is not None:
-            _output.prepare(file, f"--{form}", (form,))

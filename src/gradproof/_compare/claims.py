@@ -76,11 +76,11 @@ class Claim:
 
     def _claimed_tangent(self, u: Values) -> Values:
         """J u by forward mode, or by transposition of the backward."""
-        if are_equal(u, self._measurements.tangent):
-            return self._measurements.claimed_tangent(self.mode)
+        known, is_known = self._measurements, are_equal(u, self._measurements.tangent)
         if self.mode == "forward":
-            return np.asarray(self.map.jvp(u))
-        return np.asarray(self.map.transposed_vjp(u, self.v)[0])
+            return known.forward.product if is_known else np.asarray(self.map.jvp(u))
+        products = known.transposed_products if is_known else self.map.transposed_vjp(u, self.v)
+        return np.asarray(products[0])
 
     def _push_by_transposition(self, u: Values) -> Values | None:
         """J u as the derivative of v -> (J^T v).u; None where that is not its transpose."""

@@ -78,9 +78,7 @@ def positional_arguments(fn: Callable[..., Any] | ByHand, inputs: Any) -> tuple[
 
 
 def _takes_one(fn: Callable[..., Any], given: int) -> bool:
-    single = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    kinds = [parameter.kind for parameter in parameters_of(fn)]
-    return given > 1 and len(kinds) == 1 and kinds[0] in single
+    return given > 1 and len(parameters_of(fn)) == len(parameter_names(fn)) == 1
 
 
 def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -35,7 +35,6 @@ from gradproof._maps.contract import DifferentiableMap, Unsupported
 from gradproof._numpy.call import (
     HandWrittenCall,
     as_array,
-    as_list,
     as_tuple,
     double_precision_array,
     require_gradients,
@@ -127,7 +126,8 @@ class HandMap(ArrayMap):
         result = self._call.claim(self._claims.fn, arrays)
         if self._is_paired:
             result = value_and_derivative(result)[0]
-        return [output for output in as_list(result) if kind_of(output)]
+        outputs = result if isinstance(result, (tuple, list)) else [result]
+        return [output for output in outputs if kind_of(output)]
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         claims, here = self._claims, self._point_arrays()

@@ -71,11 +71,6 @@ def _are_whole_numbers(value: Any) -> bool:
         return False
 
 
-def as_list(result: Any) -> list[Any]:
-    """What a function returned, one by one."""
-    return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
 def value_and_derivative(result: Any) -> Any:
     """A value and its derivative. UsageError where the user's function returned something else."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:

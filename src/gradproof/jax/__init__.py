@@ -82,7 +82,7 @@ def check_grads(
         got = options.short_repr(list(asked))
         raise UsageError(f"modes: expected some of 'fwd' and 'rev', got {got}")
     depth = options.integer_kind(1, None, "at least 1")("order", order)
-    question = _JaxQuestion(f, args, (atol, rtol, eps))
+    question = _JaxQuestion(f, args, atol, rtol, eps)
     _judge_orders(question, question.map(), depth, asked)
 
 
@@ -125,7 +125,7 @@ def check_jvp(
         zero = list(map(_zero_tangent, arguments.leaves))
         return _require_pair("f_jvp", f_jvp(primals, arguments.tree_with(zeros, zero)[1]))
 
-    _JaxQuestion(f, args, (atol, rtol, eps), err_msg).judge_rule("fwd", outputs, push=push)
+    _JaxQuestion(f, args, atol, rtol, eps, err_msg).judge_rule("fwd", outputs, push=push)
 
 
 @guard_face
@@ -172,7 +172,7 @@ def check_vjp(
             for gradient, array in zip(found, arrays, strict=True)
         ]
 
-    question = _JaxQuestion(f, args, (atol, rtol, eps), err_msg)
+    question = _JaxQuestion(f, args, atol, rtol, eps, err_msg)
     question.judge_rule(
         "rev", lambda _, primals: _require_pair("f_vjp", f_vjp(*primals))[:1], pull=pull
     )
@@ -185,7 +185,9 @@ class _JaxQuestion:
         self,
         f: Callable[..., Any],
         args: Any,
-        tolerances: tuple[Tolerance, Tolerance, float | None],
+        atol: Tolerance,
+        rtol: Tolerance,
+        eps: float | None,
         prefix: str = "",
     ) -> None:
         self._f, self.prefix = options.function("f", f), str(prefix)
@@ -193,10 +195,9 @@ class _JaxQuestion:
         self._args = _argument_tuple(args)
         self.arguments = JaxArguments(_plain_function(f), self._args, {})
         self._require_numbers()
-        self._atol, self._rtol = map(
-            options.kind_or_none(options.number), ("atol", "rtol"), tolerances
-        )
-        self._eps = options.kind_or_none(options.positive_number)("eps", tolerances[2])
+        tolerance = options.kind_or_none(options.number)
+        self._atol, self._rtol = tolerance("atol", atol), tolerance("rtol", rtol)
+        self._eps = options.kind_or_none(options.positive_number)("eps", eps)
 
     def _require_numbers(self) -> None:
         """DerivativeError, as where JAX's own measures NaN, for an input that is NaN."""
