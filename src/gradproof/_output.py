@@ -11,14 +11,14 @@ from gradproof._render import html, json
 _FORMS = ("html", "json")
 
 
-def save(reports: Sequence[tuple[str, Report]], file: str, option: str) -> None:
+def save_reports(reports: Sequence[tuple[str, Report]], file: str, option: str) -> None:
     """Write named reports to a file that an option names, in the form of its ending."""
     as_page = files.form_of(file, option, _FORMS) == "html"
     made = html.render_many(reports) if as_page else json.dump_many(reports)
     files.write_file(file, made, option)
 
 
-def prepare(file: str, option: str, forms: Sequence[str] = _FORMS) -> None:
+def prepare_file(file: str, option: str, forms: Sequence[str] = _FORMS) -> None:
     """Refuse now a file that cannot be written at the end, with a UsageError; make its folder."""
     if files.form_of(file, option, forms) == "html":
         html.page_template()  # it says at once that Jinja2 is missing

@@ -242,5 +242,5 @@ class SurveyReport:
         Raises:
             UsageError: another ending; a file that can't be written; Jinja2 is missing.
         """
-        _output.save(list(self.reports.items()), str(path), "path")
+        _output.save_reports(list(self.reports.items()), str(path), "path")
         return Path(path)

@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     for form in ("html", "json"):  # refused now, if they cannot be written at the end
         if (file := getattr(arguments, form)) is not None:
-            _output.prepare(file, f"--{form}", (form,))
+            _output.prepare_file(file, f"--{form}", (form,))
     given = SEED("--seed", arguments.seed)
     seed = new_seed() if given is None else given
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
@@ -145,7 +145,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         _print_reports([CaseResult(report.target, report)])
     for form in ("json", "html"):
         if (file := getattr(arguments, form)) is not None:
-            _output.save([(report.target, report)], file, f"--{form}")
+            _output.save_reports([(report.target, report)], file, f"--{form}")
     return STATUS_OF[report.verdict]
 
 

@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         options.choice_kind(WAYS)("gradproof_inconclusive", config.getini("gradproof_inconclusive"))
         SEED("--gradproof-seed", config.getoption("gradproof_seed"))
         if file is not None:
-            _output.prepare(file, "--gradproof-report")
+            _output.prepare_file(file, "--gradproof-report")
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     run = _Run(config)
@@ -227,7 +227,7 @@ class _Collector:
         if self._file is not None:
             named = self._named_checks()
             reports = [(name, json.load(checked["json"])) for name, checked in named]
-            _output.save(reports, self._path, "--gradproof-report")
+            _output.save_reports(reports, self._path, "--gradproof-report")
 
     def _named_checks(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""

@@ -163,7 +163,7 @@ class ArrayMap(DifferentiableMap):
     can run.
     """
 
-    around: Callable[[], AbstractContextManager[Any]] = nullcontext
+    precision_context: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def __init__(self, name: str, pieces: Sequence[Piece], point: Array) -> None:
         self.name, self.inputs = name, list(pieces)
@@ -230,17 +230,17 @@ class ArrayMap(DifferentiableMap):
 
     def value(self, x: Array) -> Array:
         self.counts.add("function")
-        with self.around():
+        with self.precision_context():
             return self.codomain_vector(self.run(self.arrays(x)))
 
     def vjp(self, v: Array) -> Array:
         self.counts.add("vjp")
-        with self.around():
+        with self.precision_context():
             return self.domain_vector(self.pull(self.cotangents(v)))
 
     def jvp(self, u: Array) -> Array:
         self.counts.add("jvp")
-        with self.around():
+        with self.precision_context():
             return self.codomain_vector(self.push(self.directions(u)))
 
     def codomain_vector(self, results: Sequence[Any]) -> Array:
@@ -271,7 +271,7 @@ class ArrayMap(DifferentiableMap):
         return self.domain.zero_still_entries(vector)
 
     def gradient_traits(self, v: Array) -> Sequence[Trait]:
-        with self.around():
+        with self.precision_context():
             gradients = self.pull(self.cotangents(v))
         return [
             Trait(slot, what, claimed, expected)

@@ -95,7 +95,7 @@ class Entries:
         sizes = np.where(np.isfinite(self.claimed), np.abs(self.claimed), 0.0)
         return np.asarray(sizes.max(axis=1))
 
-    def decide(self, which: Indices, slopes: Slopes, further: Values | float = 0.0) -> None:
+    def decide_columns(self, which: Indices, slopes: Slopes, further: Values | float = 0.0) -> None:
         """Decide the entries of some of the columns by the law.
 
         Args:
@@ -264,7 +264,7 @@ def decided_entries(
         which = np.arange(start, min(start + step, len(columns)))
         slopes = found.column_slopes(which)
         # A slope that looks infinite may be one that only finer steps show: it is open first.
-        found.decide(
+        found.decide_columns(
             which, replace(slopes, bar=np.where(np.isinf(slopes.width), np.inf, slopes.bar))
         )
     if found.wrong.any() or found.open.any():
@@ -294,7 +294,7 @@ def _remeasure_columns(found: Entries, *, smooth: bool) -> None:
             unit_vector(found.comparison.inputs, int(found.columns[k]), float(found.u[k])),
             found.allowed[:, k] if smooth and is_wrong else None,
         )
-        found.decide(which, again, rounding)
+        found.decide_columns(which, again, rounding)
         unasked[:, k], is_sure = False, bool(found.wrong[:, k].any())
         open_columns += not is_wrong
     if is_sure:

@@ -220,10 +220,10 @@ def format_of_values(values: Values) -> float:
     common power of two, tell nothing.
     """
     sample = _finite_nonzero(values[:: max(1, values.size // _SAMPLE)])
-    if not (sample.size and _fits(sample, _BITS[-1])):  # as of nearly all
+    if not (sample.size and _have_bits(sample, _BITS[-1])):  # as of nearly all
         return 0.0
     for bits in _BITS:
-        if _fits(sample, bits) and _fits(every := _finite_nonzero(values), bits):
+        if _have_bits(sample, bits) and _have_bits(every := _finite_nonzero(values), bits):
             fraction, exponent = np.frexp(every)
             digits = np.round(fraction * 2.0**bits).astype(np.int64)
             last = exponent - bits + np.log2(digits & -digits).astype(int)
@@ -238,6 +238,6 @@ def _finite_nonzero(values: Values) -> Values:
     return np.asarray(values[np.isfinite(values) & (values != 0)])
 
 
-def _fits(values: Values, bits: int) -> bool:
+def _have_bits(values: Values, bits: int) -> bool:
     scaled = np.frexp(values)[0] * 2.0**bits
     return bool((scaled == np.round(scaled)).all())

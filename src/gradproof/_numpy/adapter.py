@@ -41,7 +41,7 @@ from gradproof._numpy.call import (
     single_or_tuple,
     value_and_derivative,
 )
-from gradproof._numpy.jacobian import blocks_of, is_operator, product
+from gradproof._numpy.jacobian import blocks_of, is_operator, matrix_product
 from gradproof._numpy.layouts import LAYOUTS, in_layout
 from gradproof._numpy.samples import array_like as array_like
 from gradproof._numpy.samples import values_of as values_of
@@ -66,7 +66,7 @@ def build(
     if masked:
         raise UsageError("masked: not with a derivative written by hand")
     call = HandWrittenCall(hand, tuple(map(as_array, inputs)), dict(kwargs or {}))
-    places = call.differentiable()
+    places = call.differentiable_positions()
     parameters = parameter_names(hand.fn)
     found = chosen_names([name_at(parameters, place) for place in places], names)
     picked = selected_positions(found, places, wrt)
@@ -176,7 +176,7 @@ class HandMap(ArrayMap):
         if hasattr(said, "shape") and not is_single:  # one matrix of all outputs and inputs
             rows, columns = (sum(math.prod(shape) for shape in some) for some in (outputs, inputs))
             vector = np.concatenate(vectors)
-            whole = product(name, said, vector, (rows,), (columns,), adjoint=adjoint)
+            whole = matrix_product(name, said, vector, (rows,), (columns,), adjoint=adjoint)
             parts = np.split(whole, np.cumsum(sizes)[:-1])
         else:
             blocks = blocks_of(name, said, len(outputs), len(inputs))
@@ -184,7 +184,9 @@ class HandMap(ArrayMap):
             for i, (row, output) in enumerate(zip(blocks, outputs, strict=True)):
                 for k, (block, input_) in enumerate(zip(row, inputs, strict=True)):
                     start, end = (i, k) if adjoint else (k, i)
-                    more = product(name, block, vectors[start], output, input_, adjoint=adjoint)
+                    more = matrix_product(
+                        name, block, vectors[start], output, input_, adjoint=adjoint
+                    )
                     parts[end] = parts[end] + more
         pieces = zip(target, parts, strict=True)
         return [np.reshape(part, piece.slot.shape) for piece, part in pieces]

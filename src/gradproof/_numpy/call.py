@@ -25,7 +25,7 @@ class HandWrittenCall:
     kwargs: Mapping[str, Any]
     places: tuple[int, ...] = ()  # positions of the inputs that are differentiated
 
-    def differentiable(self) -> list[int]:
+    def differentiable_positions(self) -> list[int]:
         """Positions of the inputs that can be differentiated. UsageError where there is none."""
         places = [place for place, value in enumerate(self.inputs) if kind_of(value)]
         for place, value in enumerate(self.inputs):

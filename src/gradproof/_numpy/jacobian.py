@@ -31,7 +31,7 @@ def blocks_of(name: str, said: Any, outputs: int, inputs: int) -> list[tuple[Any
         ) from error
 
 
-def product(
+def matrix_product(
     name: str,
     matrix: Any,
     vector: Array,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradproof._data.records import CheckResult, Finding, digits_of_gap
-from gradproof._render._spans import Line, Span, number, place, wrapped_lines
+from gradproof._render._spans import Line, Span, number_text, place_text, wrapped_lines
 
 SHOWN_KINKS = 8
 LONGEST = 4  # lines of a message
@@ -114,7 +114,7 @@ def is_entry(finding: Finding) -> bool:
 
 def _entry_in_full(finding: Finding) -> Iterator[Line]:
     sides = (("input", finding.input), ("output", finding.output))
-    names = " -> ".join(place(kind, at) for kind, at in sides if at is not None)
+    names = " -> ".join(place_text(kind, at) for kind, at in sides if at is not None)
     yield (Span("    "), Span(names, "place"))
     claimed, measured = _numbers(finding)
     error = "" if math.isnan(finding.error) else f" +- {finding.error:.2g}"
@@ -127,7 +127,7 @@ def _entry_in_full(finding: Finding) -> Iterator[Line]:
 def _numbers(finding: Finding) -> tuple[str, str]:
     """What is claimed and what is measured, in as many digits as show the gap."""
     shown = digits_of_gap(finding.claimed, finding.measured)
-    return number(finding.claimed, shown), number(finding.measured, shown)
+    return number_text(finding.claimed, shown), number_text(finding.measured, shown)
 
 
 def _entry_in_a_line(finding: Finding) -> Iterator[Line]:

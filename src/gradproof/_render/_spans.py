@@ -45,7 +45,7 @@ def _lines_of_words(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
-def place(kind: str, at: Place) -> str:
+def place_text(kind: str, at: Place) -> str:
     """`input 0 'x'[1, 2]`; a name that already is `input 0` is not repeated."""
     entry = str(at).removeprefix(at.name)
     if re.fullmatch(rf"{kind} \d+", at.name):
@@ -54,7 +54,7 @@ def place(kind: str, at: Place) -> str:
     return f"{kind} {at.slot} {quote}{at.name}{quote}{entry}"
 
 
-def number(value: float, precision: int) -> str:
+def number_text(value: float, precision: int) -> str:
     """The number in so many digits; a whole one keeps a decimal, `1.0`."""
     text = f"{value:.{precision}g}"
     return f"{text}.0" if text.lstrip("-").isdigit() else text

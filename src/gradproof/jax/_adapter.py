@@ -82,7 +82,7 @@ class JaxMap(ArrayMap):
     """
 
     def __init__(self, call: JaxCall, single: JaxMap | None = None) -> None:
-        self.call, self.around = call, call.arguments.around
+        self.call, self.precision_context = call, call.arguments.precision_context
         # Whether F at the point is a call of the function. In double precision it is none where
         # `single`, of the same function, is compiled: to call it would compile each operation.
         self._is_called = single is None
@@ -91,11 +91,11 @@ class JaxMap(ArrayMap):
         self._kept: tuple[Any, Callable[..., Any]] | None = None  # value and backward of a call
         self._twin: JaxMap | None = None  # the function in double precision, at any point
         self._here: Sequence[Any] = ()  # arrays at the point; nothing writes there, or keeps them
-        with self.around():
-            super().__init__(call.name, *call.arguments.read())
+        with self.precision_context():
+            super().__init__(call.name, *call.arguments.pieces_and_point())
             if single is None or self._flat is None:
                 self._is_called = True
-                result = container(f"the result of {self.name}", call.result(self.here()))
+                result = container(f"the result of {self.name}", call.result(self.arrays_here()))
                 outputs = named_outputs(result)
             else:
                 kinds = zip(single.outputs, self._flat.outputs, strict=True)
@@ -111,7 +111,7 @@ class JaxMap(ArrayMap):
     def _jaxpr(self) -> Any:
         """What JAX makes of the function; None where it cannot be traced."""
         try:
-            return jax.make_jaxpr(self.call.function)(*self.here())
+            return jax.make_jaxpr(self.call.function)(*self.arrays_here())
         except Exception:  # of the user's, or JAX's about values that steer: nothing is known
             return None
 
@@ -139,7 +139,7 @@ class JaxMap(ArrayMap):
     @property
     def is_compiled(self) -> bool:
         """Whether derivatives are of the compiled program: their value is the function's own."""
-        with self.around():
+        with self.precision_context():
             return self._flat is not None
 
     def _is_as_compiled(self, flat: Flat) -> bool:
@@ -154,8 +154,8 @@ class JaxMap(ArrayMap):
         """
         if self.is_compiled or self.call.pull is not None:
             return ""
-        with self.around():
-            here = self.here()
+        with self.precision_context():
+            here = self.arrays_here()
             zeros = list(map(jnp.zeros_like, here))
             found = jax.jvp(self.call.function, here, zeros) if forward else self._linearize()
         ours, theirs = self.kept_value(), self.codomain_vector(found[0])
@@ -169,7 +169,7 @@ class JaxMap(ArrayMap):
 
     def _compiled_result(self, way: str, *vectors: Array) -> list[Array] | None:
         """What a compiled derivative gives, which counts as a call; None where there is none."""
-        with self.around():
+        with self.precision_context():
             if self._flat is None:
                 return None
             self.counts.add("jvp" if way.startswith("jvp") else "vjp")
@@ -178,13 +178,13 @@ class JaxMap(ArrayMap):
     def value(self, x: Array) -> Array:
         """F(x); at the point by a call of a called function, which shows whether it repeats."""
         self.counts.add("function")
-        with self.around():
+        with self.precision_context():
             return self._value_at(x)
 
     def _value_at(self, x: Array) -> Array:
         is_here = self._is_called and np.array_equal(x, self.point)
         if is_here or self._flat is None:
-            return self.codomain_vector(self.run(self.here() if is_here else self.arrays(x)))
+            return self.codomain_vector(self.run(self.arrays_here() if is_here else self.arrays(x)))
         return self._flat.run("value", self.whole_point(x))[0]
 
     def vjp(self, v: Array) -> Array:
@@ -197,7 +197,7 @@ class JaxMap(ArrayMap):
             return super().jvp(u)
         return found[0]
 
-    def here(self) -> Sequence[Any]:
+    def arrays_here(self) -> Sequence[Any]:
         """Arrays at the point; new ones where the user's function has donated some of them."""
         donated = any(isinstance(each, jax.Array) and each.is_deleted() for each in self._here)
         if donated or not self._here:
@@ -206,7 +206,7 @@ class JaxMap(ArrayMap):
 
     def kept_value(self) -> Array:
         if self._value is None:
-            with self.around():
+            with self.precision_context():
                 self._value = self._value_at(self.point)
                 if self._is_called and self._flat and not self._is_as_compiled(self._flat):
                     self._flat = None
@@ -231,11 +231,11 @@ class JaxMap(ArrayMap):
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         if self._rounding is None and self._programs is None and self.call.pull is None:
             return tuple(transform_result(self._linearize()[1], tuple(cotangents)))
-        given = [*self.here(), *cotangents]
+        given = [*self.arrays_here(), *cotangents]
         return tuple(transform_result(self._call_result, "vjp", self.call.gradient, given))
 
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
-        given = [*self.here(), *tangents]
+        given = [*self.arrays_here(), *tangents]
         return self._call_result("jvp", self.call.tangent, given)  # type: ignore[no-any-return] # a tuple
 
     # The rest of the contract.
@@ -244,8 +244,8 @@ class JaxMap(ArrayMap):
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
         if (flat := self._compiled_result("transposed", u, v)) is not None:
             return flat[0], self.domain.zero_still_entries(flat[1])
-        with self.around():
-            given = [*self.here(), *self.directions(u), *self.cotangents(v)]
+        with self.precision_context():
+            given = [*self.arrays_here(), *self.directions(u), *self.cotangents(v)]
             with unsupported():  # whatever a rule does that is not made to be differentiated
                 products = self._call_result("transposed", self.call.transposed_products, given)
             self.counts.add("vjp")
@@ -274,8 +274,8 @@ class JaxMap(ArrayMap):
         arrays_of = self.directions if forward else self.cotangents
         vector_of = self.codomain_vector if forward else self.domain_vector
         stack = jnp.stack if self._rounding is None else np.stack
-        with self.around():
-            here, rows = self.here(), map(arrays_of, probes)
+        with self.precision_context():
+            here, rows = self.arrays_here(), map(arrays_of, probes)
             columns = list(map(stack, zip(*rows, strict=True)))
             batched = jax.vmap(fn, [None] * len(here) + [0] * len(columns))
             label, given = f"{name} of {len(probes)}", [*here, *columns]
@@ -289,9 +289,9 @@ class JaxMap(ArrayMap):
 
     def side_effects(self, v: Array) -> Sequence[tuple[str, str]]:  # noqa: ARG002  # JAX's arrays cannot change
         """That a function that repeats comes with another value where it is differentiated."""
-        with self.around(), contextlib.suppress(Unsupported):
+        with self.precision_context(), contextlib.suppress(Unsupported):
             if difference := self.another_value():
-                again = self.codomain_vector(self.call.function(*self.here()))
+                again = self.codomain_vector(self.call.function(*self.arrays_here()))
                 if is_near(self.kept_value(), again, ROUNDINGS * self.resolution):
                     return [("primal", difference)]
         return ()
@@ -315,8 +315,8 @@ class JaxMap(ArrayMap):
             return back(arrays[count:])
 
         gradient = checkpointed if transform.name == "checkpointed" else jax.jit(self.call.gradient)
-        with self.around(), unsupported(*UNTRACED, why=untraced_reason):
-            arguments = (*self.here(), *self.cotangents(probe))
+        with self.precision_context(), unsupported(*UNTRACED, why=untraced_reason):
+            arguments = (*self.arrays_here(), *self.cotangents(probe))
             return self.domain_vector(transform_result(gradient, *arguments))
 
     # Maps made of this one.
@@ -324,7 +324,7 @@ class JaxMap(ArrayMap):
     def map_at(self, x: Array) -> JaxMap:
         """The map of this function at x, which is called there only when its value is asked for."""
         made = copy.copy(self)
-        with self.around():
+        with self.precision_context():
             made._here = self.arrays(x)
         pairs = zip(self.inputs, made._here, strict=True)
         rounded = np.concatenate([piece.vector(array) for piece, array in pairs])
@@ -342,7 +342,7 @@ class JaxMap(ArrayMap):
 
         def build_twin() -> JaxMap:
             with double_precision():
-                arrays = [double_precision_value(array) for array in self.here()]
+                arrays = [double_precision_value(array) for array in self.arrays_here()]
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
@@ -364,16 +364,16 @@ class JaxMap(ArrayMap):
 
     @property
     def cast_unit(self) -> float:
-        with self.around():
+        with self.precision_context():
             return max(map(unit_of_cast, self.program), default=0.0)
 
     def map_without_casts(self) -> JaxMap | None:
         if not self.cast_unit or self._rounding is not None:
             return None
-        with self.around():
+        with self.precision_context():
             if not self._has_same_rules_traced:
                 return None
-            found = self._rounded(0.0, 0.0, 0)
+            found = self._map_of_rounding(0.0, 0.0, 0)
             try:
                 found.vjp(np.ones(self.codomain.size))
             except Unsupported:
@@ -389,7 +389,7 @@ class JaxMap(ArrayMap):
         """Arrays of double precision go to it, and come back, as those of NumPy."""
         if not self._has_same_rules_traced:
             raise Unsupported("it has another derivative where it is traced")
-        return self._rounded(unit, tiny, seed)
+        return self._map_of_rounding(unit, tiny, seed)
 
     @cached_property
     def _has_same_rules_traced(self) -> bool:
@@ -399,12 +399,12 @@ class JaxMap(ArrayMap):
         v = np.ones(self.codomain.size)
         try:
             known = self.vjp(v)
-            gap = self._rounded(_FINEST, 0.0, 0).vjp(v) - known
+            gap = self._map_of_rounding(_FINEST, 0.0, 0).vjp(v) - known
         except Unsupported:  # the run itself says why
             return True
         return not norm(gap) > _ANOTHER * norm(known)
 
-    def _rounded(self, unit: float, tiny: float, seed: int) -> JaxMap:
+    def _map_of_rounding(self, unit: float, tiny: float, seed: int) -> JaxMap:
         jaxprs = self._jaxprs if self._flat is None else self._flat.rounded
         made = copy.copy(self)
         made._rounding = Rounded(unit, tiny, seed, jaxprs)
@@ -422,7 +422,7 @@ class JaxMap(ArrayMap):
             cotangents = map(jnp.conj, arrays[count:])
             return tuple(map(jnp.conj, self.call.gradient(*arrays[:count], *cotangents)))
 
-        with self.around():
+        with self.precision_context():
             cotangents = list(map(jnp.conj, self.cotangents(v)))
             found = self._derivative_map(gradient, "cotangent", cotangents, self.codomain)
         found.vjp(np.ones(found.codomain.size))  # Unsupported where the gradient has none
@@ -432,7 +432,7 @@ class JaxMap(ArrayMap):
         def tangent(*arrays: Any) -> tuple[Any, ...]:
             return tuple(self.call.tangent(*arrays))
 
-        with self.around():
+        with self.precision_context():
             return self._derivative_map(tangent, "tangent", self.directions(u), self.domain)
 
     def _derivative_map(

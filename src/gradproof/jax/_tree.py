@@ -76,9 +76,9 @@ class JaxArguments:
         found = chosen_names([name_of_path(paths[k][0], parameters) for k in places], names)
         argument = [paths[k][0][1].idx if paths[k][0][0].idx == 1 else None for k in places]
         self._floating = list(zip(places, found, strict=True))
-        self._pick(selected_positions(found, argument, wrt))
+        self._pick_arrays(selected_positions(found, argument, wrt))
 
-    def _pick(self, picked: Sequence[int]) -> None:
+    def _pick_arrays(self, picked: Sequence[int]) -> None:
         """Make these of the floating arrays the exchangeable ones."""
         self._picked, rows = picked, [self._floating[k] for k in picked]
         self.places = [place for place, _ in rows]
@@ -90,7 +90,7 @@ class JaxArguments:
             if isinstance(value, jax.Array) and value.is_deleted():
                 raise UsageError(f"{name}: its numbers cannot be read: it has been deleted")
 
-    def around(self) -> AbstractContextManager[Any]:
+    def precision_context(self) -> AbstractContextManager[Any]:
         """Where arrays have 64 bits, a context that keeps them; the user's configuration stays."""
         return double_precision() if self._wide else nullcontext()
 
@@ -121,11 +121,11 @@ class JaxArguments:
             made = JaxArguments(fn, *tree_util.tree_unflatten(self._tree, leaves)[1:])
             if len(made._floating) != len(self._floating):
                 raise UsageError("reference: it takes other differentiable inputs")
-        made._pick(self._picked)
+        made._pick_arrays(self._picked)
         made.names = self.names
         return made
 
-    def read(self) -> tuple[list[Piece], Array]:
+    def pieces_and_point(self) -> tuple[list[Piece], Array]:
         """What the exchangeable arrays are, on devices where the user put them, and the point."""
         values = [jnp.asarray(value) for value in self.values]
         return read_pieces(self.names, values)

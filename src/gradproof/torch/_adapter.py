@@ -24,7 +24,6 @@ from gradproof._maps.contract import (
 )
 from gradproof.errors import UsageError
 from gradproof.torch import _layouts as torch_layouts
-from gradproof.torch import _transforms as transforms
 from gradproof.torch._arguments import Arguments
 from gradproof.torch._call import Call, backward_gradients
 from gradproof.torch._compat import UndefinedGrad, preserved_version_counter
@@ -34,13 +33,14 @@ from gradproof.torch._graph_contents import coarsest_unit, leaves_near
 from gradproof.torch._in_double import InDouble, tensor_in_double, value_in_double
 from gradproof.torch._leaves import Leaf
 from gradproof.torch._non_differentiable import non_differentiable_outputs
-from gradproof.torch._notes import notes
+from gradproof.torch._notes import notes_on_function
 from gradproof.torch._outputs import Outputs, named_outputs
 from gradproof.torch._rounding import Rounding
 from gradproof.torch._samples import array_like as array_like
 from gradproof.torch._samples import values_of as values_of
 from gradproof.torch._side_effects import side_effects
 from gradproof.torch._tensors import PLAIN
+from gradproof.torch._transforms import TRANSFORMS, transformed_vjp
 
 
 def build(
@@ -148,7 +148,7 @@ class TorchMap(DifferentiableMap):
     @property
     def notes(self) -> list[str]:
         """Remarks for the report: random numbers, inputs and outputs of a special kind."""
-        return notes(self.graph, self.idle, self.unsearched)
+        return notes_on_function(self.graph, self.idle, self.unsearched)
 
     def close(self) -> None:
         """Restore the global random state of when the map was built."""
@@ -346,11 +346,11 @@ class TorchMap(DifferentiableMap):
         return side_effects(self.graph, v)
 
     def transforms(self) -> Sequence[Transform]:
-        return transforms.TRANSFORMS
+        return TRANSFORMS
 
     def transformed_product(self, probe: Array, transform: Transform) -> Array:
         if not transform.forward:
-            return transforms.vjp(self.graph, probe, transform.name)
+            return transformed_vjp(self.graph, probe, transform.name)
         self.counts.add("jvp")
         return self._forward.functional_jvp(probe)
 

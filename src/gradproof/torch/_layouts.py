@@ -19,7 +19,7 @@ from gradproof.torch._compat import neg_view
 from gradproof.torch._leaves import DenseLeaf
 from gradproof.torch._modes import DispatchMode
 from gradproof.torch._outputs import Output
-from gradproof.torch._tensors import PLAIN, comparable
+from gradproof.torch._tensors import PLAIN, comparable_tensor
 
 # Dtypes of which PyTorch makes tensors with the negative bit, by `.conj().imag`: all that are the
 # parts of a complex one.
@@ -76,7 +76,8 @@ def _expanded_tensor(tensor: torch.Tensor) -> torch.Tensor:
     fewer = tensor.detach()
     for dim in range(tensor.dim()):
         first = fewer.narrow(dim, 0, 1)
-        is_constant = torch.equal(comparable(first).expand_as(fewer), comparable(fewer))
+        same = comparable_tensor(first).expand_as(fewer)
+        is_constant = torch.equal(same, comparable_tensor(fewer))
         fewer = first if is_constant else fewer
     return fewer.clone(memory_format=torch.contiguous_format).expand_as(tensor)
 

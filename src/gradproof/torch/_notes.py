@@ -12,7 +12,9 @@ from gradproof.torch._graph import Graph
 _DISTRIBUTED = torch.distributed.is_available()
 
 
-def notes(graph: Graph, idle: Sequence[str], unsearched: Sequence[torch.Tensor]) -> list[str]:
+def notes_on_function(
+    graph: Graph, idle: Sequence[str], unsearched: Sequence[torch.Tensor]
+) -> list[str]:
     """Sentences on random numbers, and on inputs and outputs of a special kind."""
     call, found = graph.call, list[str]()
     if graph.inputs.held is not None:

@@ -13,7 +13,7 @@ from gradproof._guard.random import RandomState, draw_numbers, effect_on
 from gradproof.torch._graph import Graph
 from gradproof.torch._memory import share_memory
 from gradproof.torch._sparse import values_of
-from gradproof.torch._tensors import SPARSE, comparable
+from gradproof.torch._tensors import SPARSE, comparable_tensor
 
 Watched = Sequence[tuple[torch.Tensor, torch.Tensor]]  # tensors, each with a copy of its values
 
@@ -34,7 +34,7 @@ def _has_same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     if one.is_nested or one.layout in SPARSE:  # a dense copy may not fit into memory
         one, other = values_of(one), values_of(other)
-    one, other = comparable(one.to_dense()), comparable(other.to_dense())
+    one, other = comparable_tensor(one.to_dense()), comparable_tensor(other.to_dense())
     if one.shape != other.shape or torch.equal(one, other):
         return one.shape == other.shape
     return bool(((one == other) | ((one != one) & (other != other))).all())

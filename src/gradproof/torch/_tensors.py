@@ -25,7 +25,7 @@ def private_vector(vector: Array) -> Array:
     return np.array(vector, dtype=np.float64, order="C")
 
 
-def comparable(tensor: torch.Tensor) -> torch.Tensor:
+def comparable_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers in a dtype that PyTorch compares: complex32 as complex64."""
     return tensor.to(torch.complex64) if tensor.dtype is torch.complex32 else tensor
 

@@ -24,7 +24,7 @@ from gradproof.torch._graph import Graph
 Tensors = Sequence[torch.Tensor]
 
 
-def vjp(graph: Graph, v: Array, name: str) -> Array:
+def transformed_vjp(graph: Graph, v: Array, name: str) -> Array:
     """J^T v by the transform of that name. Unsupported where PyTorch has none for this function."""
     if not graph.roots:
         raise Unsupported("no output has a derivative")
