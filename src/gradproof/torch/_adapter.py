@@ -234,7 +234,7 @@ class TorchMap(DifferentiableMap):
         # J^T v is linear in v, so the derivative of s(v) = <J^T v, u> = <v, J u> is J u. With
         # <a, b> = Re sum conj(a) b this is PyTorch's gradient of s for complex v as well.
         if not self.graph.roots:
-            return [self.outputs.vector(()) for _ in us], self.inputs.vector(())
+            return [self.outputs.vector((), ()) for _ in us], self.inputs.vector(())
         cotangents = [tensor.requires_grad_() for tensor in self.outputs.cotangents(v)]
         with unsupported(RuntimeError):
             gradients = self.graph.grad(cotangents, create_graph=True)
@@ -253,8 +253,7 @@ class TorchMap(DifferentiableMap):
                 )
                 if all(column is None for column in columns):
                     raise Unsupported("the backward is not differentiable in its cotangent")
-                attached = zip(self.outputs.attached, columns, strict=True)
-                images.append(self.outputs.vector(attached))
+                images.append(self.outputs.vector(self.outputs.attached, columns))
         del made  # their graph holds vectors of the size of the inputs
         return images, self.inputs.vector(gradients)
 

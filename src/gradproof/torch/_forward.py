@@ -93,8 +93,7 @@ class Forward:
             for slot, tensor in enumerate(self._inputs.direction_tensors(u))
         ]
         with _dual_level():
-            found = self._output_tangents(tangents)
-            return self._outputs.vector(zip(self._outputs.kept, found, strict=True))
+            return self._outputs.vector(self._outputs.kept, self._output_tangents(tangents))
 
     def jvp_batch(self, us: Array) -> Array:
         """J u for every row of `us`, under vmap."""
@@ -109,7 +108,7 @@ class Forward:
             return legacy_vmap(push_one, stacks)
 
         by_row = rows_of_stacks(batched_result(push_all), len(us))
-        return np.array([self._outputs.vector(zip(kept, row, strict=True)) for row in by_row])
+        return np.array([self._outputs.vector(kept, row) for row in by_row])
 
     def _output_tangents(
         self, tangents: Sequence[torch.Tensor | None]
@@ -141,7 +140,7 @@ class Forward:
         primals = tuple(self._inputs.tensors_at(self._inputs.point))
         tangents = tuple(self._inputs.direction_tensors(u))
         found = functional_result(lambda: torch.func.jvp(self._graph.roots_at, primals, tangents))
-        return self._outputs.vector(zip(self._outputs.attached, found[1], strict=True))
+        return self._outputs.vector(self._outputs.attached, found[1])
 
     def derivative(self, u: Array) -> tuple[Callable[..., Any], list[torch.Tensor], list[str]]:
         """The function (x, u) -> J(x) u, tensors to call it at, and their names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,10 +123,10 @@ class Outputs:
             found.append(to_tensor(private[..., one.part], shape, one.dtype, one.device))
         return found
 
-    def vector(self, tensors: Iterable[tuple[Output, torch.Tensor | None]]) -> Array:
-        """A codomain vector of tensors in some slots; None is zero."""
+    def vector(self, outputs: Sequence[Output], tensors: Sequence[torch.Tensor | None]) -> Array:
+        """A codomain vector of one tensor for each of some outputs; None is zero."""
         vector = np.zeros(self.space.size)
-        for output, tensor in tensors:
+        for output, tensor in zip(outputs, tensors, strict=True):
             if tensor is not None:
                 vector[output.part] = to_vector(tensor, output.dtype)
         return vector
