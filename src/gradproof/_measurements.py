@@ -1,4 +1,8 @@
-"""What the checks share at one point of one map, each quantity computed on first use."""
+"""What the checks share at one point of one map, each quantity computed on first use.
+
+`Measurements` has values and slopes of F; `ClaimedProducts` what one mode of differentiation
+claims, and how far rounding moves it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One mode's claims at one point beside F, and the result of comparing them."""
+"""One mode's claims at one point beside F, and the words for what comparing them shows."""
 
 from __future__ import annotations
 

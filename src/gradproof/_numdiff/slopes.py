@@ -441,7 +441,8 @@ def _slopes_with_sides(table: DifferenceTable) -> Slopes:
     rows = (kinks | (ahead != behind)) & np.isfinite(table.centre) & (ahead | behind)
     if not rows.any():
         return found
-    noise = 5 * found.noise[rows]
+    part = found.part(rows)
+    noise = 5 * part.noise
     right = _one_sided_slopes(table.ahead[:, rows] - table.centre[rows], table.steps, noise)
     left = _one_sided_slopes(table.centre[rows] - table.behind[:, rows], table.steps, noise)
     both = ahead[rows] & behind[rows]
@@ -449,12 +450,11 @@ def _slopes_with_sides(table: DifferenceTable) -> Slopes:
     low = np.where(both, np.minimum(right[0], left[0]), only[0])
     high = np.where(both, np.maximum(right[1], left[1]), only[1])
     bar = np.where(both, np.maximum(right[2], left[2]), only[2])
-    before = np.where(both, (found.bar + found.width)[rows], np.inf)
+    before = np.where(both, part.bar + part.width, np.inf)
     better = (bar <= before) | np.isinf(high - low)
-    ends = found.low.copy(), found.high.copy(), found.bar.copy()
-    for old, new in zip(ends, (low, high, bar), strict=True):
-        old[rows] = np.where(better, new, old[rows])
-    return replace(found, low=ends[0], high=ends[1], bar=ends[2])
+    low, high = np.where(better, low, part.low), np.where(better, high, part.high)
+    bar = np.where(better, bar, part.bar)
+    return found.with_part(rows, replace(part, low=low, high=high, bar=bar))
 
 
 def _one_sided_slopes(moved: Values, steps: Values, noise: Values) -> tuple[Values, Values, Values]:
