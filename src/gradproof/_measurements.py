@@ -410,12 +410,8 @@ class ClaimedProducts:
 
         A claim that stays what it is where its probe moves, or goes with its square, is not linear
         for another reason: it ignores the probe, or is clamped, or is multiplied by it twice. So
-        the smallest deviation from any of these is its rounding.
-
-        Args:
-            probe: the probe.
-            known: what is claimed of it.
-            unit: unit round-off of the claim.
+        the smallest deviation from any of these is its rounding. `known` is what is claimed of the
+        probe, in arithmetic of unit round-off `unit`.
         """
         moves = []
         for times in (-1, 3, -5, 7):

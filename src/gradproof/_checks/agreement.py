@@ -114,16 +114,8 @@ def _gap_findings(
 ) -> tuple[Finding, ...]:
     """Findings that entries of one vector are not those of another, largest gap first.
 
-    Args:
-        check: name of the check.
-        kind: of the findings.
-        noun: what the vectors are, "gradient", "tangent" or "value".
-        what: how `got` was made.
-        space: of the vectors.
-        wrong: which entries differ by more than is allowed.
-        got: the vector under test.
-        expected: what it should be.
-        allowed: gap, per entry.
+    The vectors are a "gradient", a "tangent" or a "value", as `noun` says, and `what` says how
+    `got` was made. The gap of an entry that is `wrong` is larger than is `allowed` of it.
     """
     entries = wrong.nonzero()[0]
     if not entries.size:

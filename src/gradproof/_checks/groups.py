@@ -10,15 +10,10 @@ Group = frozenset[int]
 def splits_in_two(count: int, seed: int, most_singles: int = 3) -> list[Group]:
     """Ways to split so many slots in two parts, each by one of its parts.
 
-    Of few slots each is a part by itself: with all of them together these hold, of any three slots,
-    every combination. Of more there are about log2(count) random halves, of which for any two slots
-    some holds one and not the other: slots are numbered at random, and a half holds those with a
-    one in one binary digit.
-
-    Args:
-        count: of the slots.
-        seed: of the halves.
-        most_singles: slots that count as few.
+    Of at most `most_singles` slots each is a part by itself: with all of them together these hold,
+    of any three slots, every combination. Of more there are about log2(count) random halves, of
+    which for any two slots some holds one and not the other: slots are numbered at random, and a
+    half holds those with a one in one binary digit.
     """
     if count <= most_singles:
         return [frozenset({slot}) for slot in range(count if count > 2 else count - 1)]

@@ -163,16 +163,10 @@ def _findings_of_kept_call(measurements: Measurements, calls: str) -> tuple[Find
 def _steady_findings(
     owner: Measurements, got: Values, measurements: Measurements, what: str, kind: str
 ) -> tuple[Finding, ...]:
-    """Findings where a gradient is not the one known of a point, though two in a row are the same.
+    """Findings where a gradient is not that of its `owner`, though two in a row are the same.
 
-    What differs from run to run is no matter of state.
-
-    Args:
-        owner: measurements whose gradient it should be.
-        got: the gradient under test.
-        measurements: of the first point, where two backwards in a row are compared.
-        what: how `got` was made.
-        kind: of the findings.
+    What differs from run to run is no matter of state. Two backwards in a row are compared at the
+    first point, that of `measurements`. `what` says how the gradient was made.
     """
     findings = vector_findings(_NAME, owner.backward, got, owner.gradient, what, kind=kind)
     if not findings:

@@ -58,15 +58,12 @@ TIMES_HONEST = 16.0  # of the error of such a run, scaled back to F's own precis
 class Entries:
     """Decided entries of some columns, all outputs by these, in units of the tangent u.
 
-    Args:
+    Attributes:
         comparison: of claims and F.
         columns: inputs, none of which stands still, (k,).
-        claimed: entries of these columns, (m, k).
-        unknown: entries of which nothing is claimed, (m, k).
-
-    Attributes:
         u: of these columns, (k,).
         claimed: the entries times u, (m, k).
+        unknown: entries of which nothing is claimed, (m, k).
         low, high, bar: the slopes, (m, k).
         wrong, open: the decisions, (m, k).
         allowed: b + s + t of each, (m, k).

@@ -31,12 +31,7 @@ from gradproof.errors import UsageError
 def run_checks(map_: DifferentiableMap, settings: RunSettings, *, target: str) -> Report:
     """Run the checks that the settings ask for, in the order of the table, and report on them.
 
-    The map is closed afterwards, whatever happens.
-
-    Args:
-        map_: the function at its point.
-        settings: of the run.
-        target: the function's name, for the report.
+    The map is closed afterwards, whatever happens. `target` is the function's name in the report.
 
     Raises:
         UsageError: the map cannot be checked with these arguments.

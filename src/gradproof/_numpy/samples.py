@@ -22,12 +22,7 @@ def array_like(given: Any, values: np.ndarray[Any, Any], dtype: str = "") -> Any
 def array_from_numpy(
     values: np.ndarray[Any, Any], dtype: str, device: str | None
 ) -> np.ndarray[Any, Any]:
-    """A copy of these values in the dtype.
-
-    Args:
-        values: of any shape.
-        dtype: its name in NumPy.
-        device: None, as arrays of NumPy have none.
+    """A copy of these values in the dtype of that name.
 
     Raises:
         ValueError: NumPy has no such dtype or device.

@@ -28,9 +28,6 @@ def render(report: Report) -> str:
 def render_many(reports: Sequence[tuple[str, Report]]) -> str:
     """Several named reports as one page, the worst first, with a table of them all.
 
-    Args:
-        reports: name and report of each.
-
     Raises:
         UsageError: the extra `report` is not installed.
     """

@@ -31,10 +31,7 @@ def array_like(given: Any, values: np.ndarray[Any, Any], dtype: str = "") -> jax
 def array_from_numpy(values: np.ndarray[Any, Any], dtype: str, device: str | None) -> jax.Array:
     """An array of these values, of 64 bits where the dtype says so.
 
-    Args:
-        values: of any shape.
-        dtype: its name, such as "bfloat16".
-        device: a platform of JAX, such as "cuda", or "cuda:1"; JAX's default where None.
+    `device` is a platform of JAX, such as "cuda", or "cuda:1"; JAX's default where None.
     """
     with double_precision():
         return jax.device_put(jnp.asarray(values, dtype=dtype), _device(device))

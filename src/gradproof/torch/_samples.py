@@ -27,10 +27,7 @@ def array_like(given: torch.Tensor, values: np.ndarray[Any, Any], dtype: str = "
 def array_from_numpy(values: np.ndarray[Any, Any], dtype: str, device: str | None) -> torch.Tensor:
     """A leaf tensor of these values, which requires a gradient where the dtype can have one.
 
-    Args:
-        values: of any shape.
-        dtype: its name in PyTorch, such as "bfloat16".
-        device: such as "cuda"; the CPU where None.
+    `dtype` is a name in PyTorch, such as "bfloat16"; `device` such as "cuda", the CPU where None.
     """
     kind = getattr(torch, dtype)
     tensor = torch.from_numpy(values).to(device=device, dtype=kind, copy=True)
