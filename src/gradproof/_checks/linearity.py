@@ -83,7 +83,7 @@ def _mode_result(products: ClaimedProducts) -> CheckResult:
     name, probe = products.mode_name, products.probe_name
     if not findings:
         single = " and of one entry" if split.terms[-1].kind == "single" else ""
-        text = f"{name} is linear in {probe}s of {split.sizes}, with zeros{single}"
+        text = f"{name} is linear in {probe}s of {split.sizes_text}, with zeros{single}"
         refused = f"forward mode: {total.refused}" if products.is_forward else total.refused
         return passed_check(_NAME, text, notes=(refused,) if total.refused else ())
     is_single = DOUBLE <= measurements.arithmetic_unit <= SINGLE
@@ -143,9 +143,9 @@ class _SplitSum:
             with users_errors():
                 self.parts, self.terms = self._ask_for_parts_and_terms()
             if has_small_range and not np.isfinite([*self.parts, *self.terms]).all():
-                self.refused = f"the sizes {self.split.sizes} overflow"
+                self.refused = f"the sizes {self.split.sizes_text} overflow"
         except UsersError as error:
-            self.refused = f"the sizes {self.split.sizes} were refused: {error}"
+            self.refused = f"the sizes {self.split.sizes_text} were refused: {error}"
         if self.refused:
             self.split = self.split.probe_of_usual_size()
             self.parts, self.terms = self._ask_for_parts_and_terms()
@@ -183,9 +183,8 @@ class _SplitSum:
             got = np.where(np.isfinite(got), got, expected)
         pairs = zip(self.terms, self.split.terms, strict=True)
         sizes = (product / max(1.0, abs(term.weight)) for product, term in pairs)
-        what = (
-            f"two parts of a {self._products.probe_name}, of {self.split.sizes}, against the whole"
-        )
+        probe, sizes_text = self._products.probe_name, self.split.sizes_text
+        what = f"two parts of a {probe}, of {sizes_text}, against the whole"
         return vector_findings(
             _NAME,
             self._products,

@@ -73,8 +73,8 @@ class SplitProbe:
         return replace(self, factors=(large, small), lost=0.0)
 
     @property
-    def sizes(self) -> str:
-        """The sizes of the two, in words."""
+    def sizes_text(self) -> str:
+        """The sizes of the two parts: "2^-20 to 2^20"."""
         large, small = (math.frexp(factor)[1] - 1 for factor in self.factors)
         return f"2^{small} to 2^{large}"
 

@@ -64,8 +64,8 @@ class Comparison:
         return self.map.codomain.size
 
     @property
-    def size(self) -> str:
-        """Of the Jacobian, in words, without inputs that are not moved."""
+    def jacobian_text(self) -> str:
+        """The Jacobian by its size, without inputs that are not moved: "3 x 4 Jacobian"."""
         moved = int(np.count_nonzero(self.u))
         return f"{self.outputs:,} x {moved:,} Jacobian"
 
@@ -182,7 +182,7 @@ def comparison_of(
 def verified_text(comparison: Comparison, bound: float) -> str:
     """That a Jacobian was verified, and how finely."""
     finely = f"to {bound:.0e}" if bound < 1 else "along random directions, not entry by entry"
-    return f"{comparison.size} verified {finely}"
+    return f"{comparison.jacobian_text} verified {finely}"
 
 
 def entry_finding(

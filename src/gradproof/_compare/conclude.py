@@ -24,7 +24,7 @@ from gradproof._compare.screen import (
     Screen,
     first_screen,
     ill_scaled_columns,
-    is_hopeless,
+    is_open_by_noise,
     screen_along,
     terms_of_columns,
 )
@@ -116,10 +116,10 @@ def _result_of_screen(comparison: Comparison, screen: Screen, *, quick: bool) ->
     if screen.is_flat:
         return _flat_result(comparison, screen, is_point_enough=quick)
     if not decisions.are_all_right:
-        return _result_of_doubt(comparison, screen)
+        return _result_of_doubtful_screen(comparison, screen)
     wrong, ill_scaled = (None, 0) if quick else ill_scaled_columns(comparison, screen)
     if wrong is not None:
-        return _result_of_doubt(comparison, wrong)
+        return _result_of_doubtful_screen(comparison, wrong)
     bound = bound_of_entry(decisions.bound, comparison.inputs)
     # Sums over outputs, in 16 bits, never show a single entry of one.
     is_blunt = not bound < 1 or (screen.claimed is None and comparison.unit > SINGLE)
@@ -127,8 +127,8 @@ def _result_of_screen(comparison: Comparison, screen: Screen, *, quick: bool) ->
         if comparison.can_measure_every_entry:
             return entries_result(comparison, screen)
         return inconclusive_point(
-            f"the slopes of the {comparison.size} along random directions are right, but known "
-            "too roughly to show one wrong entry: pass reference=, or check fewer inputs"
+            f"the slopes of the {comparison.jacobian_text} along random directions are right, but "
+            "known too roughly to show one wrong entry: pass reference=, or check fewer inputs"
         )
     notes = []
     if ill_scaled:
@@ -141,7 +141,7 @@ def _result_of_screen(comparison: Comparison, screen: Screen, *, quick: bool) ->
     return passed_point(verified_text(comparison, bound), bound).with_notes(*notes)
 
 
-def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
+def _result_of_doubtful_screen(comparison: Comparison, screen: Screen) -> PointResult:
     """Where the screen shows something wrong or open: entries, or bisection, decide."""
     measurements = comparison.measurements
     if measurements.is_double and measurements.in_few_bits is not None:
@@ -149,15 +149,15 @@ def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
     by_plain_difference = comparison.settings.classic_step and comparison.can_measure_every_entry
     if not by_plain_difference:
         has_jitter = comparison.function is not measurements.function
-        hopeless = is_hopeless(comparison, screen.slopes, screen.decisions)
-        if screen.claimed is not None and (hopeless or _is_rough(comparison, screen)):
+        is_noise = is_open_by_noise(comparison, screen.slopes, screen.decisions)
+        if screen.claimed is not None and (is_noise or _is_rough(comparison, screen)):
             # Of terms that cancel only the rounding is left, which runs in fewer bits show.
             jitter = 4 * rounding_of_runs(comparison, screen.claimed, screen.u)[1]
             comparison = replace(comparison, function=comparison.function.with_jitter(jitter))
             screen = screen_along(comparison, screen.u)
             if screen.decisions.are_all_right and not has_jitter:
                 return result_at_point(comparison)
-        if is_hopeless(comparison, screen.slopes, screen.decisions):
+        if is_open_by_noise(comparison, screen.slopes, screen.decisions):
             rows, bound = np.flatnonzero(screen.decisions.open), screen.decisions.bound
             return inconclusive_point(
                 f"{open_outputs_text(comparison, rows, bound)}: F is too rough, or too flat beside "
@@ -167,7 +167,7 @@ def _result_of_doubt(comparison: Comparison, screen: Screen) -> PointResult:
         return entries_result(comparison, screen)
     screen = _screen_with_subdifferentials(comparison, screen)
     if not screen.decisions.wrong.any():
-        return _result_beside(comparison, screen)
+        return _result_of_open_kinks(comparison, screen)
     return localized_result(comparison, screen)
 
 
@@ -309,7 +309,7 @@ def _result_with_neighbours(comparison: Comparison, found: PointResult, where: s
     return found.with_notes(note)
 
 
-def _result_beside(comparison: Comparison, screen: Screen) -> PointResult:
+def _result_of_open_kinks(comparison: Comparison, screen: Screen) -> PointResult:
     """Of a large Jacobian at kinks: claims lie between the slopes there, and are right nearby."""
     rows = np.flatnonzero(screen.decisions.open)
     if screen.claimed is None or not rows.size:

@@ -200,7 +200,7 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
             return PointResult(Verdict.FAILED, text, (mismatch,), kinks=kinks, block=block)
     if found.open.any():
         return _open_entries(found, kinks)
-    text = f"{comparison.size} verified to {found.bound:.0e}, entry by entry"
+    text = f"{comparison.jacobian_text} verified to {found.bound:.0e}, entry by entry"
     result = replace(passed_point(text, found.bound), kinks=kinks)
     return result.with_notes(_note_of_small_entries(block, comparison.settings.atol))
 
@@ -284,7 +284,7 @@ def _remeasure_columns(found: Entries, *, smooth: bool) -> None:
         is_wrong, which = doubt[k] > 1, np.asarray([k])
         if not doubt[k] or is_sure or open_columns == _REMEASURED_OPEN:
             break
-        again, rounding = surviving_slopes(
+        again, rounding = remeasured_slopes(
             found.comparison,
             found.column_slopes(which),
             found.claimed[:, k],
@@ -300,7 +300,7 @@ def _remeasure_columns(found: Entries, *, smooth: bool) -> None:
     found.open |= unasked
 
 
-def surviving_slopes(
+def remeasured_slopes(
     comparison: Comparison,
     slopes: Slopes,
     claimed: Values,

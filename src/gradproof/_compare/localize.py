@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gradproof._compare.comparison import Comparison, verified_text
-from gradproof._compare.entries import decided_entries, surviving_slopes
+from gradproof._compare.entries import decided_entries, remeasured_slopes
 from gradproof._compare.screen import Screen
 from gradproof._compare.tolerances import bound_of_entry, decide
 from gradproof._data.records import Verdict
@@ -148,13 +148,13 @@ def _columns_result(
         return inconclusive_point(_NO_WRONG_ENTRY)
     number, wrong_columns = int(found.wrong.sum()), columns[found.wrong.any(axis=0)]
     summary = f"{count_of(number, 'wrong entry', 'wrong entries')} located in the "
-    summary += f"{comparison.size}{compared}"
+    summary += f"{comparison.jacobian_text}{compared}"
     if len(wrong_columns) == 1 and number > 1:
         place = comparison.map.domain.locate(int(wrong_columns[0]))
         summary += f", all with respect to {place}"
     wrong_rows = int(screen.decisions.wrong.sum()) if screen.claimed is not None else 0
     if wrong_rows > len(rows):
-        summary = f"{wrong_rows:,} rows of the {comparison.size} are wrong"
+        summary = f"{wrong_rows:,} rows of the {comparison.jacobian_text} are wrong"
     rows = np.sort(rows[np.argsort(rows != row, kind="stable")][:_BLOCK_ROWS])
     block = found.block(rows)
     return PointResult(Verdict.FAILED, summary, found.wrong_findings(), block=block)
@@ -179,7 +179,7 @@ def _result_within_tolerance(comparison: Comparison, screen: Screen) -> PointRes
     """
     if screen.claimed is None:
         return None
-    slopes, further = surviving_slopes(comparison, screen.slopes, screen.claimed, screen.u)
+    slopes, further = remeasured_slopes(comparison, screen.slopes, screen.claimed, screen.u)
     tolerance = comparison.settings.rtol * np.sqrt(np.count_nonzero(screen.u)) * slopes.size
     tolerance += comparison.settings.atol * float(np.sqrt(screen.u @ screen.u))
     decisions = decide(

@@ -72,7 +72,7 @@ def screen_along(comparison: Comparison, u: Values, *, finer: bool = True) -> Sc
     doubtful = slopes.gap(claimed) <= _NEAR * decisions.allowed
     doubtful |= may_be_rounding(function.centre, function.unit)
     rows = decisions.open | (decisions.wrong & doubtful)
-    if finer and rows.any() and not is_hopeless(comparison, slopes, decisions):
+    if finer and rows.any() and not is_open_by_noise(comparison, slopes, decisions):
         if claimed.size > BLOCK:
             again = measured_slopes(function.table(u, comparison.steps.fine, outputs=rows))
             slopes = slopes.with_part(rows, slopes.part(rows).merge(again))
@@ -137,7 +137,7 @@ def decisions_of_rows(comparison: Comparison, slopes: Slopes, claimed: Values) -
     )
 
 
-def is_hopeless(comparison: Comparison, slopes: Slopes, decisions: Decisions) -> bool:
+def is_open_by_noise(comparison: Comparison, slopes: Slopes, decisions: Decisions) -> bool:
     """Whether everything that is open is open by the noise of F alone: no step shows more.
 
     The noise is as large as a slope that matters over the longest step, or is most of what F moves
