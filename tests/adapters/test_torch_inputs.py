@@ -300,6 +300,15 @@ def test_a_hook_of_a_parameter_is_part_of_what_backward_gives(seed):
     assert gradproof.check(right, (normal(4, 3),), seed=seed).verdict == "passed"
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_hook_that_is_off_by_little_counts_in_every_precision_and_layout(dtype):
+    x = normal(3, 2).detach().to(dtype).requires_grad_()
+    x.register_hook(lambda g: 1.01 * g)
+    report = gradproof.check(torch.sin, x, seed=0)
+    assert report["backward"].verdict == "failed"
+    assert report["memory_layout"].verdict == "passed"
+
+
 def test_a_hook_of_an_input_is_too_as_in_pytorchs_gradcheck():
     x = normal(4)
     x.register_hook(lambda g: g / 2)

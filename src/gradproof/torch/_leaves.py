@@ -39,6 +39,11 @@ class Leaf(abc.ABC):
         """A private tensor with the user's value, layout and structure."""
         return self.tensor(private_vector(self.point()))
 
+    def register_hooks(self, tensor: torch.Tensor) -> None:
+        """Register the hooks of the user's tensor with another one: `backward()` runs them."""
+        for hook in (getattr(self.original, "_backward_hooks", None) or {}).values():
+            tensor.register_hook(hook)
+
     def gradient(self, gradient: torch.Tensor) -> Array:
         """Flat coordinates of a gradient of this input; they may share its memory."""
         return to_vector(gradient, self._dtype)
@@ -129,6 +134,5 @@ class Inputs:
         found = [leaf.copy() for leaf in self.leaves]
         for leaf, tensor in zip(self.leaves, found, strict=True):
             tensor.requires_grad_()
-            for hook in (leaf.original._backward_hooks or {}).values():  # `backward()` runs them
-                tensor.register_hook(hook)
+            leaf.register_hooks(tensor)
         return found
