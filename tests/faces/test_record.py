@@ -221,6 +221,22 @@ def test_every_call_that_is_not_recorded_is_an_error_of_its_own():
     }
 
 
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"chekcs": ["backward"]}, "no option 'chekcs' .did you mean 'checks'"),
+        ({"checks": ["backwrd"]}, "checks: unknown 'backwrd'"),
+        ({"seed": "a"}, "seed: expected a whole number"),
+        ({"rtol": -1}, "rtol: expected a number >= 0"),
+    ],
+)
+def test_an_option_that_is_not_valid_is_refused_once(option, words):
+    with gradproof.torch.record() as seen:
+        gate(torch.ones(2, requires_grad=True))
+    with pytest.raises(UsageError, match=words):
+        seen.check(**option)
+
+
 @pytest.mark.parametrize("largest", [None, "a", 1.5, -1])
 def test_a_largest_that_is_no_number_of_entries_is_refused(largest):
     with (
