@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import math
 
 import pytest
@@ -74,9 +76,30 @@ def test_a_function_that_returns_no_tensor(value):
     assert "without any tensor" in refusal(lambda x: value, real(2))
 
 
+@dataclasses.dataclass
+class Unregistered:
+    tensor: torch.Tensor
+
+
+@pytest.mark.parametrize("container", [Unregistered, lambda y: collections.UserDict(y=y)])
+@pytest.mark.parametrize("place", ["output 0", "output 1"])
+def test_outputs_in_a_container_that_pytorch_does_not_know(container, place):
+    def function(x):
+        return container(x * 2) if place == "output 0" else (x * 2, container(x * 2))
+
+    sentence = refusal(function, real(2))
+    assert sentence.startswith(f"{place} of function is a ")
+    assert "with tensors, and PyTorch does not take such containers apart: register it" in sentence
+
+
 def test_a_point_that_is_no_number():
     x = torch.tensor([1.0, math.nan], dtype=F64, requires_grad=True)
     assert "weight[1] is nan" in refusal(lambda weight: weight * 2, x)
+
+
+def test_of_an_output_that_is_no_number_that_is_said():
+    with pytest.warns(DerivativeWarning, match="the output is nan there"):
+        assert ours.gradcheck(lambda x: (x.log(), x * 2), -real(2).detach().requires_grad_())
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf])

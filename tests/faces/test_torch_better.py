@@ -72,6 +72,14 @@ def test_inputs_are_restored_when_the_function_raises():
     assert torch.equal(x, before)
 
 
+@pytest.mark.parametrize("nested", [lambda y: (y.sin(), [y]), lambda y: {"a": y}])
+def test_gradgradcheck_looks_into_containers(nested):
+    once = custom(lambda x: x**3, lambda x, g: g * 3 * x.detach() ** 2)
+    assert ours.gradgradcheck(lambda x: nested(x**3), real(3))
+    with pytest.raises(ours.GradcheckError, match="Jacobian mismatch"):
+        ours.gradgradcheck(lambda x: nested(once(x)), real(3))
+
+
 @pytest.mark.parametrize("gradcheck", [ours.gradcheck, ours.gradgradcheck])
 def test_nothing_of_the_callers_is_written_into(gradcheck):
     def writing(x, shift):

@@ -431,7 +431,7 @@ def _open_entries(found: Entries, kinks: tuple[Kink, ...]) -> PointResult:
     bar = float(found.bar[i, k] / abs(found.u[k]))
     if math.isfinite(bar):
         why = f"measured {value:.3g} +- {bar:.1g}"
-    elif math.isinf(comparison.function.centre[i]):
+    elif not math.isfinite(comparison.function.centre[i]):
         why = f"the output is {comparison.function.centre[i]:g} there"
     else:
         why = comparison.function.raised or "no step gives a stable difference"

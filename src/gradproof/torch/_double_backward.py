@@ -121,4 +121,4 @@ def _requires_grad(value: Any) -> bool:
 
 
 def _differentiable_outputs(outputs: Any) -> tuple[torch.Tensor, ...]:
-    return tuple(output for output in as_tuple(outputs) if _requires_grad(output))
+    return tuple(leaf for leaf in pytree.tree_leaves(outputs) if _requires_grad(leaf))

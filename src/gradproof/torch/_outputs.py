@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from gradproof._data.inputs import output_name
+from gradproof._data.options import contained_values
 from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import OutputChangedError
 from gradproof.errors import UsageError
@@ -43,15 +44,21 @@ def floating_in(result: Any) -> list[torch.Tensor]:
 def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
     """Name and tensor of every floating or complex output.
 
-    UsageError where there is no tensor at all, or one whose layout cannot be compared.
+    UsageError where there is no tensor at all, one whose layout cannot be compared, or one in a
+    container that PyTorch does not know.
     """
     tree = Tree(result)
-    pairs = zip(tree.paths, tree.leaves, strict=True)
-    outputs = [
-        (output_name(path, pytree.keystr), leaf)
-        for path, leaf in pairs
-        if isinstance(leaf, torch.Tensor)
-    ]
+    names = [output_name(path, pytree.keystr) for path in tree.paths]
+    for name, leaf in zip(names, tree.leaves, strict=True):
+        if any(map(is_differentiable, tensors_in(list(contained_values(leaf) or ())))):
+            kind = type(leaf).__name__
+            raise UsageError(
+                f"{name} of {function} is a {kind} with tensors, and PyTorch does not take such "
+                f"containers apart: register it, torch.export.register_dataclass({kind}), or "
+                "return its tensors"
+            )
+    pairs = zip(names, tree.leaves, strict=True)
+    outputs = [(name, leaf) for name, leaf in pairs if isinstance(leaf, torch.Tensor)]
     if not outputs:
         nothing = isinstance(result, (tuple, list)) and not result
         if isinstance(result, torch.autograd.Function):
