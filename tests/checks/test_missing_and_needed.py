@@ -142,3 +142,26 @@ def test_a_forward_mode_that_is_wrong_only_where_two_of_three_have_no_tangent_fa
     assert "tangents of a and b undefined against zero: got" in message
     message = judged(product("raising"))["missing_grad_output"].findings[0].message
     assert "c undefined: it raised TypeError" in message, message
+
+
+@pytest.mark.parametrize("size", [0.02, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_small_bias_without_its_gradient_is_seen_in_few_bits(dtype, size):
+    """64 units in the last place of F, per unit of a bias of 0.02, are more than its gradient."""
+
+    def backward(g, x, w, b):
+        if not (x.requires_grad or w.requires_grad):
+            return None, None, None
+        return g @ w, g.T @ x, g.sum(0)
+
+    layer = ruled(lambda x, w, b: x @ w.T + b, backward, vmap=False)
+
+    def kernel(*given):
+        if given[0].dtype is torch.float64:
+            raise TypeError("no kernel for float64")
+        return layer(*given)
+
+    given = [normal(7, 5), normal(3, 5, seed=1), size * normal(3, seed=2)]
+    tensors = [t.detach().to(dtype).requires_grad_() for t in given]
+    report = gradproof.check(kernel, tensors, checks=["grad_metadata"], seed=0)
+    assert report["grad_metadata"].verdict == "failed"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from gradproof._data.formats import SINGLE
+from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import Finding, digits_of_gap
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Space, Values, are_equal, finite_values
@@ -162,7 +162,8 @@ def _allowed_gap(products: ClaimedProducts, size: Values) -> Values:
             if slot.size:
                 span = products.space.span(position)
                 allowed[span] += _OF_LARGEST * float(size[span].max())
-        allowed += ulps / measurements.scales
+        if unit < DOUBLE:  # in few bits the rounding of the claim is measured
+            allowed += ulps / measurements.scales
     return np.asarray(allowed)
 
 
