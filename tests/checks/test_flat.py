@@ -73,6 +73,24 @@ def test_a_right_layer_with_gelu_is_not_accused_of_rows_far_out(seed) -> None:
     assert backward_of(wrong, x, w).verdict is Verdict.FAILED
 
 
+@pytest.mark.parametrize("data", [1, 5, 8, 9, 10, 11])
+def test_a_gate_that_cancels_is_as_good_as_zero(data) -> None:
+    """Of exp(c_i - c_j) with sums c the first gate is left as rounding, in claims and in F."""
+
+    def decay(q, k, v, gates):
+        c = torch.nn.functional.logsigmoid(gates).cumsum(0)
+        lower = torch.ones(len(gates), len(gates), dtype=torch.bool).tril()
+        weights = (c[:, None] - c).masked_fill(~lower, -torch.inf).exp()
+        return (q @ k.T * weights) @ v
+
+    draw = torch.Generator().manual_seed(data)
+    q, k, v, gates = (torch.randn(*size, generator=draw) for size in [(14, 3)] * 3 + [(14,)])
+    given = [tensor.double().requires_grad_() for tensor in (q, k, v, gates + 2)]
+    for seed in range(5):
+        result = gradproof.check(decay, given, seed=seed, checks=("backward",))["backward"]
+        assert result.verdict is Verdict.PASSED, result.summary
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_far_out_a_right_gate_passes_whose_terms_cancel_on_inclined_treads(seed) -> None:
     """The tail of x (1 + tanh) is straight over short steps, with another slope than over long."""

@@ -157,3 +157,33 @@ def test_an_output_that_stands_still_takes_no_weight_from_small_ones(factor, inp
     mixed = gradproof.by_hand(value, vjp=pull)
     report = gradproof.check(mixed, np.linspace(0.1, 1.1, inputs), checks=["backward"], seed=0)
     assert report.verdict is (Verdict.PASSED if factor == 1 else Verdict.FAILED), str(report)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("factor", [1.0, 1.01, 0.0, -1.0])
+@pytest.mark.parametrize("size", [1e-12, 1e-14, 1e-16, 1e-20])
+def test_a_whole_array_of_tiny_numbers_is_tested_as_one_of_zeros_is(size, factor, seed) -> None:
+    """A bias of 1e-16 is moved by parts of itself, which F does not show."""
+    draw = np.random.default_rng(seed)
+    x, bias = draw.normal(size=(3, 4)), size * draw.normal(size=4)
+
+    def vjp(x, bias, v):
+        gradient = v * np.exp(x + bias)
+        return gradient, factor * gradient.sum(axis=0)
+
+    layer = gradproof.by_hand(lambda x, bias: np.exp(x + bias), vjp=vjp)
+    result = gradproof.check(layer, (x, bias), checks=("backward",), seed=seed)["backward"]
+    assert result.verdict == ("passed" if factor == 1 else "failed"), result.summary
+    assert {finding.input_name for finding in result.findings} <= {"bias"}
+
+
+@pytest.mark.parametrize("power", [0.5, 1.5])
+def test_another_slope_where_tiny_numbers_are_not_tiny_accuses_none(power) -> None:
+    x, bias = np.array([[0.5, -1.0], [2.0, 0.25]]), np.array([2e-20, 5e-20])
+
+    def vjp(x, bias, v):
+        return v * np.exp(x), 1e-9 * v.sum(axis=0) * power * bias ** (power - 1)
+
+    layer = gradproof.by_hand(lambda x, bias: np.exp(x) + 1e-9 * bias**power, vjp=vjp)
+    report = gradproof.check(layer, (x, bias), checks=("backward",), seed=0)
+    assert report.verdict != "failed", report

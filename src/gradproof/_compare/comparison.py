@@ -25,6 +25,7 @@ from gradproof.errors import UsageError
 
 ROUNDED_UNIT = 2.0**-36  # unit round-off of the runs that show the rounding of claims
 OTHER_SLOPE = 1e-3  # slopes that differ by this part are slopes of another piece of F
+_TINY = 16.0  # times the scale of an input: a zero of the same array is moved by no more
 _FEW_POINTS = 8  # that tell whether F is smooth, along a direction that moves every input
 
 
@@ -92,6 +93,19 @@ class Comparison:
         moved = self.scales != 0
         parts = np.divide(own, self.scales, out=np.zeros_like(own), where=moved)
         return replace(self, scales=own, u=self.u * parts) if (parts[moved] < 1).any() else None
+
+    def in_scales_of_zeros(self, columns: Mask) -> Comparison | None:
+        """The same with these inputs moved as if they were zero; None where that is hardly more.
+
+        An array of tiny numbers, as a bias of 1e-16, is moved by less than the rounding of what it
+        is added to.
+        """
+        scales = coordinate_scales(self.map.domain, np.where(columns, 0.0, self.map.point))
+        larger = columns & (scales > _TINY * self.scales) & (self.scales != 0)
+        if not larger.any():
+            return None
+        parts = np.divide(scales, self.scales, out=np.ones_like(scales), where=larger)
+        return replace(self, scales=self.scales * parts, u=self.u * parts)
 
     def slopes_along(self, u: Values) -> Slopes:
         """The slope of every output along u, (n,); those along the tangent measured are kept."""

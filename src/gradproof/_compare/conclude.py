@@ -22,6 +22,7 @@ from gradproof._compare.localize import localized_result
 from gradproof._compare.nonsmooth import slopes_with_neighbours, width_beyond_sample
 from gradproof._compare.screen import (
     Screen,
+    are_as_good_as_zero,
     first_screen,
     ill_scaled_columns,
     is_open_by_noise,
@@ -117,9 +118,25 @@ def _result_of_screen(comparison: Comparison, screen: Screen, *, quick: bool) ->
         return _flat_result(comparison, screen, is_point_enough=quick)
     if not decisions.are_all_right:
         return _result_of_doubtful_screen(comparison, screen)
-    wrong, ill_scaled = (None, 0) if quick else ill_scaled_columns(comparison, screen)
-    if wrong is not None:
-        return _result_of_doubtful_screen(comparison, wrong)
+    untested = np.zeros(comparison.inputs, bool)
+    if not quick:
+        wrong, untested = ill_scaled_columns(comparison, screen)
+        if wrong is not None:
+            found = _result_of_doubtful_screen(comparison, wrong)
+            is_open = found.verdict is Verdict.INCONCLUSIVE
+            if not (is_open and are_as_good_as_zero(comparison, wrong.u != 0)):
+                return found
+    larger = comparison.in_scales_of_zeros(untested) if untested.any() else None
+    if larger is not None:
+        again = screen_along(larger, np.where(untested, larger.u, 0.0))
+        if again.decisions.wrong.any():
+            # Unless F is another one there, the formula is wrong where they are not tiny too.
+            beside = _neighbour_results(larger)
+            if beside and beside[-1].verdict is Verdict.FAILED:
+                return _result_of_doubtful_screen(larger, again)
+        elif again.decisions.are_all_right:
+            untested[:] = False
+    ill_scaled = 0 if are_as_good_as_zero(comparison, untested) else int(untested.sum())
     bound = bound_of_entry(decisions.bound, comparison.inputs)
     # Sums over outputs, in 16 bits, never show a single entry of one.
     is_blunt = not bound < 1 or (screen.claimed is None and comparison.unit > SINGLE)

@@ -173,7 +173,15 @@ def terms_of_columns(comparison: Comparison) -> Values | None:
         return np.nan_to_num(np.abs(gradient * comparison.u), nan=0.0, posinf=np.inf)
 
 
-def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen | None, int]:
+def are_as_good_as_zero(comparison: Comparison, columns: Mask) -> bool:
+    """Whether what these columns add to v.F is below the rounding of the largest claim."""
+    if (terms := terms_of_columns(comparison)) is None:
+        return False
+    largest = terms.max(initial=0.0, where=np.isfinite(terms))
+    return bool((terms[columns] <= rounding_part(comparison.claim.unit) * largest).all())
+
+
+def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen | None, Mask]:
     """Ask columns again whose contribution drowns in the error bars, by themselves.
 
     Where a hundredth of what a column adds to v.F is below the largest error bar of an output, or
@@ -181,11 +189,12 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
     times.
 
     Returns:
-        The screen in which something is wrong, or None; and the number of columns that stay below
-        the rounding of F.
+        The screen in which something is wrong, or None; and the columns that stay below the
+        rounding of F, (n,).
     """
+    none = np.zeros(comparison.inputs, bool)
     if (terms := terms_of_columns(comparison)) is None:
-        return None, 0
+        return None, none
     bars, remaining = screen.slopes.bar, comparison.u != 0
     for _ in range(_ILL_SCALED_ROUNDS):
         total = np.minimum(np.nan_to_num(bars, posinf=1e150), 1e150)
@@ -194,10 +203,7 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             noise = float(np.sqrt(comparison.claim.v**2 @ total**2))
         ill_scaled = remaining & (comparison.resolution.of_entry * terms <= noise)
         if not ill_scaled.any() or np.array_equal(ill_scaled, remaining):
-            # What is below the rounding of the largest claim is as good as zero.
-            largest = terms.max(initial=0.0, where=np.isfinite(terms))
-            is_zero = terms[ill_scaled] <= rounding_part(comparison.claim.unit) * largest
-            return None, 0 if is_zero.all() else int(ill_scaled.sum())
+            return None, ill_scaled
         few = max(comparison.inputs, comparison.outputs) <= _MANY
         if not few and norm(terms[ill_scaled]) > _MOST_OF_SLOPE * norm(terms[remaining]):
             break  # bars fall with the slope, which is nearly the same without the others
@@ -210,13 +216,13 @@ def ill_scaled_columns(comparison: Comparison, screen: Screen) -> tuple[Screen |
             twice = wrong if few else screen_along(comparison, other, finer=False).decisions.wrong
             # Of many rows one may be off by the chance of its noise, but not twice.
             if twice.shape != wrong.shape or (wrong & twice).any():
-                return again, 0
+                return again, none
         remaining, bars = ill_scaled, again.slopes.bar
         if again.claimed is not None:  # an output that they do not reach hides none of them
             bars = np.where((again.claimed != 0) | ~again.slopes.still, bars, 0.0)
         if again.slopes.still.all():
-            break
-    return None, 0
+            return None, ill_scaled
+    return None, none
 
 
 def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) -> Screen:
