@@ -163,3 +163,27 @@ def test_an_entry_beside_a_tail_of_gelu_is_told(factor):
         fn = ruled(torch.nn.functional.gelu, backward)
         report = gradproof.check(fn, (x.requires_grad_(),), checks=["backward"], seed=seed)
         assert report.verdict is (Verdict.FAILED if factor != 1 else Verdict.PASSED), str(report)
+
+
+@pytest.mark.parametrize("count", [17, 40, 600])
+def test_rounding_of_a_backward_that_is_differentiable_once_accuses_none(count) -> None:
+    """Of sigmoid(x) - 1 few digits are left, in each of more outputs than are asked one by one."""
+
+    class Loss(torch.autograd.Function):
+        factor = 1.0
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.nn.functional.softplus(-x)
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * (Loss.factor * torch.sigmoid(x) - 1)
+
+    x = torch.linspace(18, 24, count, dtype=torch.float64, requires_grad=True)
+    assert backward_of(lambda x: Loss.apply(x), x).verdict is not Verdict.FAILED
+    Loss.factor = 1 + 1e-9  # off by 4 % where x is 24
+    assert backward_of(lambda x: Loss.apply(x), x).verdict is Verdict.FAILED

@@ -47,6 +47,7 @@ class Claim:
         # In 16 bits and fewer a wrong double backward may agree with the backward up to rounding.
         self._transposable, self._is_transpose = unit < SINGLE, is_transpose
         self.gradient = measurements.gradient if mode == "backward" else None
+        self._rows: dict[int, Values] = {}
 
     def claim_of(self, map_: DifferentiableMap, unit: float) -> Claim:
         """What the same mode claims of the same function in arithmetic of round-off `unit`."""
@@ -108,8 +109,13 @@ class Claim:
     @functools.cached_property
     def rows(self) -> Values:
         """The Jacobian from one cotangent per output, (m, n)."""
-        size = self.map.codomain.size
-        return np.stack([self.pull(unit_vector(size, i)) for i in range(size)])
+        return np.stack([self.row(i) for i in range(self.map.codomain.size)])
+
+    def row(self, i: int) -> Values:
+        """The gradient of output i, (n,), from a cotangent for it."""
+        if i not in self._rows:
+            self._rows[i] = self.pull(unit_vector(self.map.codomain.size, i))
+        return self._rows[i]
 
     @property
     def _has_columns(self) -> bool:
@@ -127,11 +133,10 @@ class Claim:
 
     def row_products(self, i: int) -> Callable[[Values], float]:
         """The function u -> (J u)_i, from J u while that is to be had, else from the row."""
-        row = functools.cache(lambda: self.pull(unit_vector(self.map.codomain.size, i)))
 
         def product(u: Values) -> float:
             column = self.push(u) if self._has_columns else None
             used = u != 0
-            return float(row()[used] @ u[used] if column is None else column[i])
+            return float(self.row(i)[used] @ u[used] if column is None else column[i])
 
         return product

@@ -169,7 +169,8 @@ def _result_of_doubtful_screen(comparison: Comparison, screen: Screen) -> PointR
         is_noise = is_open_by_noise(comparison, screen.slopes, screen.decisions)
         if screen.claimed is not None and (is_noise or _is_rough(comparison, screen)):
             # Of terms that cancel only the rounding is left, which runs in fewer bits show.
-            jitter = 4 * rounding_of_runs(comparison, screen.claimed, screen.u)[1]
+            none = np.zeros(comparison.outputs)
+            jitter = 4 * rounding_of_runs(comparison, screen.claimed, screen.u, none)[1]
             comparison = replace(comparison, function=comparison.function.with_jitter(jitter))
             screen = screen_along(comparison, screen.u)
             if screen.decisions.are_all_right and not has_jitter:

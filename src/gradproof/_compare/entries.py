@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gradproof._compare.claims import FEW_OUTPUTS
 from gradproof._compare.comparison import (
     ROUNDED_UNIT,
     Comparison,
@@ -341,8 +342,10 @@ def remeasured_slopes(
     missed = (slopes.gap(claimed) > slopes.bar) & (slopes.gap(claimed) <= unseen)
     slopes = replace(slopes, bar=np.where(missed, np.inf, slopes.bar))
     if not (slopes.width > 0).any():
-        rounding, jitter = rounding_of_runs(comparison, claimed, w)
-        jitter = np.where(slopes.gap(claimed) > slopes.bar, jitter, 0.0)  # the others stay as sharp
+        doubtful = slopes.gap(claimed) > slopes.bar
+        gaps = np.where(doubtful, slopes.gap(claimed), 0.0)
+        rounding, jitter = rounding_of_runs(comparison, claimed, w, gaps)
+        jitter = np.where(doubtful, jitter, 0.0)  # the others stay as sharp
         if (jitter > slopes.noise).any():
             usual = function.table(w, comparison.steps.usual)
             noisy = [measured_slopes(replace(table, jitter=jitter)) for table in (fine, usual)]
@@ -366,22 +369,39 @@ def _is_beyond_doubt(
     plain = plain & (np.abs((ahead - behind) / (2 * step) - slopes.middle) <= gap / 4)
     if not plain.any():
         return False
-    rounding, jitter = rounding_of_runs(comparison, claimed, w)
+    rounding, jitter = rounding_of_runs(comparison, claimed, w, np.where(plain, gap, 0.0))
     room = allowed + _PLAIN * slopes.bar + rounding + jitter / comparison.steps.usual.steps[-1]
     return bool((plain & (gap > room)).any())
 
 
-def rounding_of_runs(comparison: Comparison, claimed: Values, u: Values) -> tuple[Values, Values]:
+def rounding_of_runs(
+    comparison: Comparison, claimed: Values, u: Values, gaps: Values
+) -> tuple[Values, Values]:
     """How far rounding moves J u as claimed, and F, (m,) each.
 
     Of sigmoid(x) - 1 few digits are left, in the claim and in F. Runs of the same function with
-    every operation rounded show how many; their errors are scaled back.
+    every operation rounded show how many; their errors are scaled back. Where J u cannot be had at
+    once the outputs with the largest gaps are asked for, and others count as rounded like the worst
+    of these.
+
+    Args:
+        comparison: of claims and F.
+        claimed: J u, (m,).
+        u: a direction, (n,).
+        gaps: by how much each claim is off, (m,); 0 of those that are not in doubt.
     """
     off, error = np.zeros(claimed.size), np.zeros(claimed.size)
+    rows = np.argsort(-gaps, kind="stable")[: min(FEW_OUTPUTS, np.count_nonzero(gaps))]
     for claim, value_error in comparison.rounded_runs:
         error = np.maximum(error, value_error)
         try:
-            other = claim().push(u)
+            run = claim()
+            other = run.push(u)
+            if other is None and rows.size:
+                products = np.array([run.row_products(int(i))(u) for i in rows])
+                worst = np.nan_to_num(np.abs(products - claimed[rows])).max()
+                other = np.where(gaps > 0, claimed + worst, claimed)
+                other[rows] = products
         except (UsageError, MemoryError):
             raise
         except Exception:  # a function may not run in rounded arithmetic
@@ -431,6 +451,10 @@ def _open_entries(found: Entries, kinks: tuple[Kink, ...]) -> PointResult:
     bar = float(found.bar[i, k] / abs(found.u[k]))
     if math.isfinite(bar):
         why = f"measured {value:.3g} +- {bar:.1g}"
+        tolerance = comparison.settings.atol + comparison.settings.rtol * abs(value)
+        rounding = float(found.allowed[i, k] / abs(found.u[k])) - bar - tolerance
+        if rounding > bar:
+            why = f"{why}, but the claim is rounded by up to {rounding:.1g} itself"
     elif not math.isfinite(comparison.function.centre[i]):
         why = f"the output is {comparison.function.centre[i]:g} there"
     else:
