@@ -179,6 +179,25 @@ def test_a_batching_rule_that_is_wrong_is_found(x64):
     assert report["batched"].verdict is FAILED
 
 
+@pytest.mark.parametrize("limit", [3, 50])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_a_tangent_that_is_clipped_is_not_linear_in_few_bits_either(dtype, limit):
+    """The rule has no transpose: in float64 there are no gradients whose dtype could be asked."""
+
+    @jax.custom_jvp
+    def fn(x):
+        return jax.nn.logsumexp(x, -1)
+
+    @fn.defjvp
+    def rule(points, tangents):
+        slope = jax.nn.softmax(points[0], -1)
+        return fn(points[0]), jnp.clip(jnp.sum(slope * tangents[0], -1), -limit, limit)
+
+    x = (2 * normal(3, 6)).astype(dtype)
+    report = check(fn, (x,), checks=["forward", "linearity"])
+    assert report["linearity"].verdict is FAILED
+
+
 @pytest.mark.parametrize("custom", [jax.custom_jvp, jax.custom_vjp])
 def test_a_rule_that_reads_a_differentiated_array_from_around_it_is_reported_what_to_do(custom):
     def outer(x, w):

@@ -165,3 +165,9 @@ def test_a_small_bias_without_its_gradient_is_seen_in_few_bits(dtype, size):
     tensors = [t.detach().to(dtype).requires_grad_() for t in given]
     report = gradproof.check(kernel, tensors, checks=["grad_metadata"], seed=0)
     assert report["grad_metadata"].verdict == "failed"
+
+
+def test_a_derivative_that_is_infinite_says_nothing_of_missing_cotangents():
+    x = torch.tensor([0.5, 800.0], dtype=torch.float64, requires_grad=True)
+    right = ruled(torch.exp, lambda g, x: g * x.exp())
+    assert gradproof.check(right, x, seed=0).verdict == "inconclusive"

@@ -122,8 +122,8 @@ class _MissingSlots:
         *,
         is_tolerant: bool = True,
     ) -> tuple[Finding, ...]:
-        # A claim of NaN is for the check of its mode, which says so once.
-        got = np.where(np.isnan(self._whole), expected, got)
+        # A claim of NaN or infinity is for the check of its mode, which says so once.
+        got = np.where(np.isfinite(self._whole), got, expected)
         kind = "undefined tangent" if self._products.is_forward else ""
         if self._products.is_forward:  # what is missing was a part of the whole: rounded by it
             terms = (*terms, self._whole)
