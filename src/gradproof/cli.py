@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--framework", choices=("torch", "jax", "numpy"), help="default: what TARGET imports")
     add("--order", type=int, choices=(1, 2, 3), help="highest derivative checked; default: 1")
     add("--checks", metavar="A,B", help=f"only these of: {', '.join(CHECK_NAMES)}")
-    add("--reference", metavar="TARGET", help="a slow function with the same value, to trust")
+    add("--reference", metavar="TARGET", help="a function with the same value in plain operations")
     add("--sweep", action="store_true", help="also at zeros, ties, other scales and sizes")
     add("--transforms", action="store_true", help="also under AD transforms and compilers")
     add("--wrt", action="append", metavar="NAME", help="only this input, as a report calls it")

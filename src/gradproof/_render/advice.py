@@ -43,6 +43,7 @@ _OF_KIND = {
     ),
 }
 _NARROW = 1e-3  # of the largest entry: so small a gap may be meant
+_ROOM = 4.0  # times such a gap is tolerated: at other points it may be larger
 _MODES = tuple(each.name for each in TABLE if each.derivative and each.order == 1)
 
 
@@ -73,7 +74,7 @@ def _advice(result: CheckResult, report: Report) -> str:
     if len(kinds) == 1 and (advice := _OF_KIND.get(min(kinds))):
         return advice
     found = row_of_check(result.name)
-    if found is None or found.advice or found.name not in _MODES:
+    if found is None or found.advice or found.name not in (*_MODES, "second_point"):
         return found.advice if found else ""
     if result.kinks or "kink" in kinds:
         return "claim a slope between the two; at a point beside the kink this mistake may not show"
@@ -85,12 +86,14 @@ def _advice(result: CheckResult, report: Report) -> str:
     gap = max([finding.gap for finding in result.findings], default=math.nan)
     size = max([abs(finding.measured) for finding in result.findings], default=math.nan)
     if 0 < gap <= _NARROW * size:
-        rtol, atol = f"{round_up(gap / size):.0e}", f"{round_up(gap):.0e}"
+        rtol, atol = (f"{round_up(_ROOM * each):.0e}" for each in (gap / size, gap))
         return (
-            f"no gap is above {rtol} of the largest entry: if a solver stops at a tolerance on "
-            f"purpose, pass rtol={rtol}, atol={atol}; else compare formula and function, term by "
-            "term"
+            f"no gap is above {round_up(gap / size):.0e} of the largest entry: if a solver stops "
+            f"at a tolerance on purpose, pass rtol={rtol}, atol={atol}; else compare formula and "
+            "function, term by term"
         )
+    if found.name not in _MODES:
+        return ""
     others = {each.verdict: each.name for each in report.checks if each.name in _MODES}
     if Verdict.PASSED in others:
         how = f"{others[Verdict.PASSED]} mode is right here: compare the two formulas"
