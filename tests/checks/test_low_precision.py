@@ -367,3 +367,29 @@ def test_float32_after_a_region_of_autocast_is_decided_in_forward_mode(seed):
     inputs = normal(8, 16, seed=seed), normal(12, 16, seed=3), normal(4, 12, seed=4)
     for mode in ("backward", "forward"):
         assert checked(network, inputs, checks=(mode,), seed=seed).verdict is PASSED, mode
+
+
+def by_the_first(g, x):
+    return torch.zeros_like(x).scatter(-1, x.argmax(-1, keepdim=True), g[:, None])
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, BRAIN], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("value", "backward"),
+    [
+        (torch.relu, lambda g, x: g * (x >= 0)),
+        (lambda x: x.amax(-1), by_the_first),
+    ],
+    ids=["relu", "max"],
+)
+def test_another_convention_at_a_kink_than_that_of_the_reference_is_open(value, backward, dtype):
+    x = ((4 * normal(4, 18, seed=8).detach()).round() / 4).to(dtype).requires_grad_()
+
+    def kernel(x, factor=1.0):
+        assert x.dtype is dtype, "there is no kernel for float64"
+        return ruled(value, lambda g, x: factor * backward(g, x))(x)
+
+    result = checked(kernel, x, reference=value)
+    assert result.verdict is INCONCLUSIVE
+    assert "claims may follow another convention" in result.summary
+    assert checked(functools.partial(kernel, factor=2.0), x, reference=value).verdict is FAILED

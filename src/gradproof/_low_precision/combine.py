@@ -25,7 +25,8 @@ from gradproof._low_precision.rounding_runs import ClaimedBesideExact, ModeBesid
 from gradproof._low_precision.rounding_tests import array_deviations
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Mode, Unsupported
 from gradproof._measurements import Measurements
-from gradproof._numdiff.probes import unit_vector
+from gradproof._numdiff.probes import Kind, random_offsets, round_to_formats, unit_vector
+from gradproof._numdiff.steps import NEIGHBOUR
 from gradproof.errors import UsageError
 
 _FEW_PRODUCTS = 128  # unit vectors, that entries are asked with once the claims are refuted
@@ -142,6 +143,13 @@ def _answer_of(
         text = f"the formula is wrong, as {reference.name} shows: {formula.summary}"
         return replace(formula, summary=text, reference=reference.name)
     if claims.verdict is Verdict.FAILED:
+        at_kinks = formula.kinks and not reference.is_own
+        if at_kinks and _agrees_beside(measurements, reference, mode, check):
+            text = (
+                f"{claims.summary}, but right beside the point: {reference.name} has kinks there, "
+                "and claims may follow another convention"
+            )
+            return replace(claims, verdict=Verdict.INCONCLUSIVE, summary=text, findings=())
         block = _measured_entries(measurements.map, exact.map, mode, sides)
         return replace(claims, block=block)
     verdict = claims.verdict
@@ -184,6 +192,25 @@ def _explained_claims(
                 text = f"{of_one.summary}, of {slots[k].name} alone"
                 return alone, replace(of_one, summary=text), ""
     return sides, claims, reason
+
+
+def _agrees_beside(
+    measurements: Measurements, reference: Reference, mode: Mode, check: str
+) -> bool:
+    """Whether claims agree with a reference at a point beside this one, away from its kinks."""
+    map_, settings = measurements.map, measurements.settings
+    moves = random_offsets(settings.seed, Kind.NEARBY_POINT, 32, map_.domain.size)
+    x = round_to_formats(map_.domain, map_.point + NEIGHBOUR * measurements.scales * moves)
+    try:
+        near = Measurements(map_.map_at(x), settings)
+        exact = Measurements(reference.measurements.map.map_at(x), settings)
+        other = replace(reference, measurements=exact)
+        _, claims, reason = _explained_claims(near, other, mode, check)
+    except (UsageError, MemoryError):
+        raise
+    except Exception:  # Unsupported, or the user's code may raise at another point
+        return False
+    return claims.verdict is Verdict.PASSED and not reason
 
 
 def _claims_of_outputs(
