@@ -177,6 +177,14 @@ def test_what_is_declared_to_have_no_second_derivative_is_skipped_and_the_first_
     assert "not verified" not in str(gradproof.check(torch.sin, (x,), order=2, seed=0))
 
 
+def test_second_derivatives_that_are_zero_at_the_point_are_noted():
+    zero = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    for fn, is_zero in ((lambda x: x**4, True), (lambda x: x**2, False)):
+        result = gradproof.check(fn, zero, seed=0, order=2)["second_order"]
+        assert result.verdict is Verdict.PASSED
+        assert any("zero, claimed and measured" in note for note in result.notes) is is_zero
+
+
 def test_what_a_reference_lacks_is_reported_as_its_own():
     x = torch.linspace(0.1, 1, 4, dtype=torch.float32, requires_grad=True)
     first = gradproof.Settings(references=["reference", "double"])

@@ -148,6 +148,8 @@ def _result_of_screen(comparison: Comparison, screen: Screen, *, quick: bool) ->
             "known too roughly to show one wrong entry: pass reference=, or check fewer inputs"
         )
     notes = []
+    if comparison.map.derived and screen.claimed is not None and not screen.claimed.any():
+        notes.append("zero, claimed and measured: a point where it is not tests more")
     if ill_scaled:
         inputs = count_of(ill_scaled, "input", "inputs")
         notes.append(f"the derivatives of {inputs} are below the rounding of F: not tested")
