@@ -194,7 +194,7 @@ def test_what_a_reference_lacks_is_reported_as_its_own():
     assert report["backward"].reference == "the reference"
     forward = report["forward"]
     assert forward.verdict is Verdict.PASSED
-    assert "not the reference: it has no forward mode" in forward.reference
+    assert "the reference: it has no forward mode" in forward.refused
     assert not any(row.verdict is Verdict.SKIPPED for row in report.checks if "order" in row.name)
 
 

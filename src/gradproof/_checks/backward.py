@@ -100,6 +100,7 @@ def _measured_check(name: str, measurements: Measurements, mode: Mode) -> CheckR
         notes=notes,
         kinks=result.kinks,
         reference=result.reference,
+        refused=result.refused,
         statistics=result.statistics,
         evidence=evidence_of_block(measurements, result.block),
     )

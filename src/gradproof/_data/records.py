@@ -201,6 +201,7 @@ class CheckResult:
         notes: remarks that do not change the verdict.
         kinks: entries at which the function is not differentiable.
         reference: what the claims were compared with; "" if with each other.
+        refused: references that could not be used, each with the reason.
         statistics: deviations in few bits, with their limits.
         where: all wrong entries in words, "the last 3 of 67 rows"; "" if no description fits.
         causes: kinds of mistake that explain the findings, the most likely first.
@@ -218,6 +219,7 @@ class CheckResult:
     notes: tuple[str, ...] = ()
     kinks: tuple[Kink, ...] = ()
     reference: str = ""
+    refused: tuple[str, ...] = ()
     statistics: tuple[Statistic, ...] = ()
     where: str = ""
     causes: tuple[Cause, ...] = ()

@@ -74,6 +74,7 @@ class PointResult:
         block: measured entries, for places and causes; None where there are none.
         statistics: of a derivative in few bits.
         reference: what the claims were held against, if it is not F itself.
+        refused: references that could not be used, each with the reason.
     """
 
     verdict: Verdict
@@ -85,6 +86,7 @@ class PointResult:
     block: MeasuredBlock | None = None
     statistics: tuple[Statistic, ...] = ()
     reference: str = ""
+    refused: tuple[str, ...] = ()
 
     def with_notes(self, *notes: str) -> PointResult:
         added = tuple(filter(None, notes))

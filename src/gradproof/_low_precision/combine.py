@@ -107,7 +107,7 @@ def _result_against_references(
         if found is not None and found.verdict is not Verdict.INCONCLUSIVE:
             break
     if found is not None:
-        return replace(found, reference="; not ".join((found.reference, *refused)))
+        return replace(found, refused=tuple(refused))
     if native is not None:
         return native
     if settings.asks_reference_only or "native" not in settings.references:
@@ -115,7 +115,7 @@ def _result_against_references(
         return inconclusive_point(f"there is no reference to hold it against: {reasons}")
     found = point_result(comparison_of(measurements, mode, check))
     name = "differences in the precision of the arrays"
-    return replace(found, reference="; not ".join((name, *refused)))
+    return replace(found, reference=name, refused=tuple(refused))
 
 
 def _answer_of(

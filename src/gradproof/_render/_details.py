@@ -45,8 +45,9 @@ def lines_below(result: CheckResult, advice: str, amount: Amount) -> Iterator[Li
     """
     yield from _findings(result, amount)
     yield from _explanation(result, advice)
-    if "; not " in result.reference:
-        yield from wrapped_lines("    held against ", result.reference, "dim")
+    if result.refused:
+        references = "; not ".join((result.reference, *result.refused))
+        yield from wrapped_lines("    held against ", references, "dim")
     if amount is FULL or not result.findings:  # which say as much of what is off
         yield from _statistics(result, amount.arrays)
     yield from _kinks(result)

@@ -62,8 +62,8 @@ def advice_by_check(report: Report) -> dict[str, str]:
 def _advice_on_open(result: CheckResult) -> str:
     """What to try where a check could not decide."""
     # No reference was believed, and the user gave none.
-    unbelieved = "; not " in result.reference and "reference" not in result.reference
-    if unbelieved and result.name in _MODES:
+    is_given = any("reference" in each for each in (result.reference, *result.refused))
+    if result.refused and not is_given and result.name in _MODES:
         return _REFERENCE
     return next((text for part, text in _OF_OPEN.items() if part in result.summary), _OPEN)
 
