@@ -63,11 +63,11 @@ def test_evidence_is_neither_compared_nor_printed_nor_written():
         ("", "written by gradproof as JSON"),
         ("[]", "written by gradproof as JSON"),
         ("[" * 200_000, "written by gradproof as JSON"),
-        ('{"format_version": 3}', "format_version 3, and this gradproof reads 7"),
+        ('{"format_version": 3}', "format_version 3, and this gradproof reads 8"),
         ('{"seed": ' + "1" * 5000 + "}", "written by gradproof as JSON"),
-        ('{"format_version": 7}', r"required field missing @ \$\.target"),
+        ('{"format_version": 8}', r"required field missing @ \$\.target"),
         ('{"format_version": 99, "reports": []}', "format_version 99"),
-        ('{"format_version": 7, "reports": [{"name": "x"}]}', "written by gradproof as JSON"),
+        ('{"format_version": 8, "reports": [{"name": "x"}]}', "written by gradproof as JSON"),
     ],
 )
 def test_what_is_no_report_is_refused_in_a_sentence(text, says):

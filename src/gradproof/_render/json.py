@@ -21,7 +21,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from gradproof._data.records import CheckResult, Report
 from gradproof.errors import UsageError
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 _NO_REPORT = "expected a report written by gradproof as JSON"
 
 _CONVERTER = Converter(forbid_extra_keys=True)
