@@ -118,25 +118,9 @@ def _result_of_screen(comparison: Comparison, screen: Screen, *, quick: bool) ->
         return _flat_result(comparison, screen, is_point_enough=quick)
     if not decisions.are_all_right:
         return _result_of_doubtful_screen(comparison, screen)
-    untested = np.zeros(comparison.inputs, bool)
-    if not quick:
-        wrong, untested = ill_scaled_columns(comparison, screen)
-        if wrong is not None:
-            found = _result_of_doubtful_screen(comparison, wrong)
-            is_open = found.verdict is Verdict.INCONCLUSIVE
-            if not (is_open and are_as_good_as_zero(comparison, wrong.u != 0)):
-                return found
-    larger = comparison.in_scales_of_zeros(untested) if untested.any() else None
-    if larger is not None:
-        again = screen_along(larger, np.where(untested, larger.u, 0.0))
-        if again.decisions.wrong.any():
-            # Unless F is another one there, the formula is wrong where they are not tiny too.
-            beside = _neighbour_results(larger)
-            if beside and beside[-1].verdict is Verdict.FAILED:
-                return _result_of_doubtful_screen(larger, again)
-        elif again.decisions.are_all_right:
-            untested[:] = False
-    ill_scaled = 0 if are_as_good_as_zero(comparison, untested) else int(untested.sum())
+    found, untested = (None, 0) if quick else _result_of_ill_scaled(comparison, screen)
+    if found is not None:
+        return found
     bound = bound_of_entry(decisions.bound, comparison.inputs)
     # Sums over outputs, in 16 bits, never show a single entry of one.
     is_blunt = not bound < 1 or (screen.claimed is None and comparison.unit > SINGLE)
@@ -150,14 +134,39 @@ def _result_of_screen(comparison: Comparison, screen: Screen, *, quick: bool) ->
     notes = []
     if comparison.map.derived and screen.claimed is not None and not screen.claimed.any():
         notes.append("zero, claimed and measured: a point where it is not tests more")
-    if ill_scaled:
-        inputs = count_of(ill_scaled, "input", "inputs")
+    if untested:
+        inputs = count_of(untested, "input", "inputs")
         notes.append(f"the derivatives of {inputs} are below the rounding of F: not tested")
-        if ill_scaled == np.count_nonzero(comparison.u):
+        if untested == np.count_nonzero(comparison.u):
             if (own := comparison.in_own_scales()) is not None:
                 return result_at_point(own)
             return inconclusive_point(notes[0])
     return passed_point(verified_text(comparison, bound), bound).with_notes(*notes)
+
+
+def _result_of_ill_scaled(comparison: Comparison, screen: Screen) -> tuple[PointResult | None, int]:
+    """What columns show by themselves that drown in the error bars of the screen.
+
+    Returns:
+        The result where something is wrong or open; and the number of columns that stay below the
+        rounding of F, also where tiny inputs are moved like zeros.
+    """
+    wrong, untested = ill_scaled_columns(comparison, screen)
+    if wrong is not None:
+        found = _result_of_doubtful_screen(comparison, wrong)
+        is_open = found.verdict is Verdict.INCONCLUSIVE
+        is_zero = are_as_good_as_zero(comparison, wrong.u != 0)
+        return (None if is_open and is_zero else found), 0
+    larger = comparison.in_scales_of_zeros(untested) if untested.any() else None
+    if larger is not None:
+        again = screen_along(larger, np.where(untested, larger.u, 0.0))
+        if again.decisions.are_all_right:
+            return None, 0
+        # Unless F is another one there, the formula is wrong where they are not tiny too.
+        beside = _neighbour_results(larger) if again.decisions.wrong.any() else []
+        if beside and beside[-1].verdict is Verdict.FAILED:
+            return _result_of_doubtful_screen(larger, again), 0
+    return None, 0 if are_as_good_as_zero(comparison, untested) else int(untested.sum())
 
 
 def _result_of_doubtful_screen(comparison: Comparison, screen: Screen) -> PointResult:
