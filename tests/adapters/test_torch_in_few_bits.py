@@ -204,11 +204,12 @@ def test_a_cast_beside_the_derivative_costs_no_digits():
     assert result.verdict is Verdict.FAILED
 
 
-def test_sums_kept_in_a_buffer_of_the_default_dtype_are_double_in_double_precision():
+@pytest.mark.parametrize("dtype", [None, torch.float32], ids=["default", "float32"])
+def test_sums_kept_in_a_buffer_are_double_in_double_precision(dtype):
     """A library's attention took a hundred seconds, and stayed inconclusive."""
 
     def normalised(x):
-        total = torch.zeros(x.shape[0], 1)
+        total = torch.zeros(x.shape[0], 1, dtype=dtype)
         total.add_(x.square().sum(1, keepdim=True))
         return x / total
 

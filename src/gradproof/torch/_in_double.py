@@ -36,7 +36,7 @@ class InDouble:
     one, and an epsilon that goes by the dtype is its own. Arrays in few bits that it holds itself
     are widened where they meet doubles: a product of the two is none to PyTorch. Where it casts
     doubles to few bits, as `softmax(dtype=torch.float32)` does, they stay doubles; what it makes of
-    the default dtype, as `torch.zeros(3)`, is made of doubles.
+    no tensor in few bits, as `torch.zeros(3)`, is made of doubles.
 
     Attributes:
         needed: whether a run that was made would have been another without it.
@@ -70,9 +70,9 @@ class InDouble:
             return self._write_in_double(func, args, kwargs)
         given = *args, *kwargs.values()
         kinds = {tensor.dtype for tensor in tensors_among(given)}
-        asked = {value for value in given if isinstance(value, torch.dtype)}
-        if not kinds and not asked:
+        if not kinds:
             return self._made_in_double(func(*args, **kwargs))
+        asked = {value for value in given if isinstance(value, torch.dtype)}
         asked |= {_CASTS[name]} if name in _CASTS else kinds if name in _LIKE else set()
         narrow = [kind for kind in kinds | asked if _is_narrow(kind)]
         if kinds.isdisjoint(_WIDE) or not narrow:
@@ -95,7 +95,7 @@ class InDouble:
         return func(*args, **kwargs)
 
     def _made_in_double(self, found: Any) -> Any:
-        """What is made of no tensor, as a buffer of the default dtype that sums are kept in."""
+        """What is made of no tensor, as a buffer that sums are kept in."""
         if not isinstance(found, torch.Tensor) or not _is_narrow(found.dtype):
             return found
         self.needed, self.cast_unit = True, max(self.cast_unit, grain(found.dtype).unit)
