@@ -411,15 +411,23 @@ class ClaimedProducts:
         A claim that stays what it is where its probe moves, or goes with its square, is not linear
         for another reason: it ignores the probe, or is clamped, or is multiplied by it twice. So
         the smallest deviation from any of these is its rounding. `known` is what is claimed of the
-        probe, in arithmetic of unit round-off `unit`.
+        probe, in arithmetic of unit round-off `unit`. Rounding occurs for larger and for smaller
+        probes alike; what moves on one side only is a jump of the claim at this probe, as of a
+        `round()` of an entry halfway between whole numbers.
         """
-        moves = []
-        for times in (-1, 3, -5, 7):
-            factor = 1.0 + 8 * times * unit
-            again = self.ask(factor * probe)
-            by_power = [np.abs(again / factor**power - known) for power in (0, 1, 2)]
-            moves.append(functools.reduce(np.minimum, by_power))
-        return _ROUNDINGS * _largest_move(moves, np.zeros_like(known))
+        sides = []
+        for side in ((-1, -5), (3, 7)):
+            moves = []
+            for times in side:
+                factor = 1.0 + 8 * times * unit
+                again = self.ask(factor * probe)
+                by_power = [np.abs(again / factor**power - known) for power in (0, 1, 2)]
+                moves.append(functools.reduce(np.minimum, by_power))
+            sides.append(_largest_move(moves, np.zeros_like(known)))
+        smaller, larger = sides
+        is_jump = np.maximum(smaller, larger) > math.sqrt(unit) * np.abs(known).max(initial=0.0)
+        found = np.where(is_jump, np.minimum(smaller, larger), np.maximum(smaller, larger))
+        return _ROUNDINGS * found
 
     @property
     def _tiny(self) -> float:

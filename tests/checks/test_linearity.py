@@ -147,3 +147,44 @@ def test_terms_that_cancel_hide_no_rule_that_is_not_linear(size, rule):
     for seed in range(3):
         report = gradproof.check(distance, x, seed=seed)
         assert report.verdict == ("passed" if rule == "right" else "failed"), str(report)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("dtype", "step"), [(torch.float64, 1.0), (BRAIN, 0.125), (HALF, 0.125)], ids=str
+)
+def test_a_cotangent_that_is_rounded_is_no_rounding_of_the_claim(dtype, step, seed):
+    """Entries halfway between two whole numbers jump wherever the probe moves."""
+
+    def backward(g, x, w):
+        g = (g / step).round() * step
+        return g * w, g * x
+
+    inputs = [normal(256, seed=k).detach().to(dtype).requires_grad_() for k in (1, 2)]
+    result = linearity(ruled(torch.mul, backward), *inputs, seed=seed)
+    assert result.verdict is Verdict.FAILED, result.summary
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "change",
+    [lambda g: g, lambda g: g.clamp(-100, 100), lambda g: g * (g.abs() > 1e-5)],
+    ids=["right", "clamp", "flush"],
+)
+def test_a_part_that_bfloat16_hides_in_the_sum_is_compared_by_itself(change, seed):
+    def scanned(decay, x):
+        assert x.dtype is BRAIN, "there is no kernel for float64"
+        states = [x[0]]
+        for factor, new in zip(decay[1:], x[1:], strict=True):
+            states.append(factor * states[-1] + new)
+        return torch.stack(states)
+
+    def backward(g, decay, x):
+        with torch.enable_grad():
+            leaves = [each.detach().requires_grad_() for each in (decay, x)]
+            return torch.autograd.grad(scanned(*leaves), leaves, change(g))
+
+    inputs = [normal(5, 7, seed=k).detach().to(BRAIN).requires_grad_() for k in (1, 2)]
+    result = linearity(ruled(scanned, backward), *inputs, seed=seed)
+    is_right = bool((change(torch.tensor([1e3, 1e-6])) == torch.tensor([1e3, 1e-6])).all())
+    assert result.verdict is (Verdict.PASSED if is_right else Verdict.FAILED), result.summary

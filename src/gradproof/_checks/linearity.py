@@ -185,7 +185,7 @@ class _SplitSum:
         sizes = (product / max(1.0, abs(term.weight)) for product, term in pairs)
         probe, sizes_text = self._products.probe_name, self.split.sizes_text
         what = f"two parts of a {probe}, of {sizes_text}, against the whole"
-        return vector_findings(
+        found = vector_findings(
             _NAME,
             self._products,
             got,
@@ -194,6 +194,29 @@ class _SplitSum:
             terms=itertools.chain(sizes, self.parts),
             rounding=self._rounding,
         )
+        return found or self._findings_by_size()
+
+    def _findings_by_size(self) -> tuple[Finding, ...]:
+        """Entries of a part that is not what it is at the usual size, in 16 bits.
+
+        There the rounding of the terms hides a part in the sum; but a power of two changes no digit
+        of a probe, nor of what is linear in it.
+        """
+        products, findings = self._products, list[Finding]()
+        if products.measurements.arithmetic_unit <= SINGLE or self.refused:
+            return ()
+        for number, factor in enumerate(self.split.factors):
+            size = 2.0 ** (math.frexp(factor)[1] - 1)
+            usual = products.ask(self.split.scaled_part(number) / size) * (size / factor)
+            findings += vector_findings(
+                _NAME,
+                products,
+                self.parts[number],
+                usual,
+                f"a {products.probe_name} of 2^{math.log2(size):.0f} against one of the usual size",
+                rounding=lambda: np.asarray(self.split.lost),
+            )
+        return tuple(findings)
 
     def _rounding(self) -> Values:
         """What rounding and underflow do to the sum of both parts, and rounding to the terms."""
