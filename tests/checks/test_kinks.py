@@ -325,3 +325,12 @@ def test_a_function_that_is_narrow_beside_a_large_input_has_no_kinks_together() 
     )
     for seed in range(3):
         assert backward(wave, x, seed=seed).verdict is not Verdict.FAILED
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_equal_numbers_are_left_open_or_right(seed: int) -> None:
+    """A sample of 64 points may miss the one order of 24 that reaches the end of the slopes."""
+    ones = torch.ones(16, 24, dtype=torch.float64, requires_grad=True)
+    assert backward(lambda x: x.sort(-1).values, ones, seed=seed).verdict is not FAILED
+    wrong = spoilt(lambda x: x.sort(-1).values, lambda slope: slope * (torch.arange(24) != 5))
+    assert backward(wrong, ones, seed=seed).verdict is FAILED

@@ -251,3 +251,11 @@ def test_a_rule_that_is_none(check, name):
         check(jnp.sin, None, (jnp.ones(2),))
     with pytest.raises(UsageError, match=f"{name}: it returns a pair, got None"):
         check(jnp.sin, lambda *_: None, (jnp.ones(2),))
+
+
+def test_tangents_of_another_shape_are_refused_as_such():
+    def other(primals, tangents):
+        return jnp.sin(primals[0]), tangents[0][:5]
+
+    with pytest.raises(AssertionError, match=r"tangents: their shapes are \[\(5,\)\], those of"):
+        ours.check_jvp(jnp.sin, other, (X,))

@@ -128,8 +128,10 @@ def joint_mismatch(
         if not off.any():
             continue
         wide = slopes_with_neighbours(comparison, slopes, along, w)
-        unseen = width_beyond_sample(slopes, wide, kinks)
         noise = 8 * slopes.noise / SHORT_STEP
+        unseen = width_beyond_sample(
+            slopes, wide, kinks, _have_slopes_between(comparison, slopes, w)
+        )
         off &= wide.gap(along) > slopes.bar + slack + unseen + noise
         if off.any():
             i = int(np.argmax(off))
@@ -160,16 +162,29 @@ def kink_finding(finding: Finding, low: float, high: float) -> Finding:
     return replace(finding, message=message, kind="kink")
 
 
-def width_beyond_sample(slopes: Slopes, wide: Slopes, kinks: Values | float = 1.0) -> Values:
+def _have_slopes_between(comparison: Comparison, slopes: Slopes, w: Values) -> Mask:
+    """Outputs in which more than two pieces meet: a nearby slope is at neither end, (m,)."""
+    between, noise = np.zeros(slopes.low.size, bool), 8 * slopes.noise / SHORT_STEP
+    margin = OTHER_SLOPE * np.maximum(slopes.size, slopes.steepness) + noise
+    for number in range(_RANDOM):
+        slope = comparison.slope_nearby(w, number)
+        between |= (slope > slopes.low + margin) & (slope < slopes.high - margin)
+    return between
+
+
+def width_beyond_sample(
+    slopes: Slopes, wide: Slopes, kinks: Values | float = 1.0, several: Mask | bool = False
+) -> Values:
     """How far slopes at points that were not sampled may lie beyond the ends of an interval, (m,).
 
-    Of two pieces of F the slopes at the point show both. Where nearby points have shown others, a
-    sample of them does not reach the ends: these may be off by the width of the interval. Of k
-    kinks added up, which are independent, the range is k, the standard deviation root(k) / 2: a
-    sample of 64 spans 2.3 root(k), and leaves root(k) / 4.6 times its width at either end.
+    Of two pieces of F the slopes at the point show both. Where nearby points have shown others, or
+    `several` pieces are known to meet, a sample of them does not reach the ends: these may be off
+    by the width of the interval. Of k kinks added up, which are independent, the range is k, the
+    standard deviation root(k) / 2: a sample of 64 spans 2.3 root(k), and leaves root(k) / 4.6 times
+    its width at either end.
     """
     width = wide.width * np.maximum(1.0, np.sqrt(kinks) / 4)
-    return np.where(wide.width > slopes.width, width, 0.0)
+    return np.where((wide.width > slopes.width) | several, width, 0.0)
 
 
 def _joint_directions(comparison: Comparison) -> list[Values]:

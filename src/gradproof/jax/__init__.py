@@ -220,8 +220,15 @@ class _JaxQuestion:
         got, *tangents = outputs(self.arguments, self._args)
         expected = options.container(f"the result of {self.target}", self._f(*self._args))
         self._require_same_outputs(got, expected)
+        shapes = [np.shape(leaf) for leaf in floating_leaves(got)]
         for tangent in tangents:
-            pairs = zip(floating_leaves(tangent), floating_leaves(got), strict=False)
+            found = [np.shape(leaf) for leaf in floating_leaves(tangent)]
+            if found != shapes:
+                raise DerivativeError(
+                    f"{self.prefix} tangents: their shapes are {found}, those of the outputs "
+                    f"{shapes}"
+                )
+            pairs = zip(floating_leaves(tangent), floating_leaves(got), strict=True)
             if any(jnp.result_type(one) != jnp.result_type(other) for one, other in pairs):
                 raise DerivativeError(f"{self.prefix} tangents: other dtypes than the outputs'")
         self.judge(self.map(**claims), {mode: _WORDS[mode]})
