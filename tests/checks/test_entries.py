@@ -328,3 +328,40 @@ def test_no_two_entries_of_a_short_tangent_have_one_size(seed):
     same = gradproof.by_hand(lambda x: x.copy(), jvp=push)
     gradproof.check(same, np.ones(1000), checks=["forward"], seed=seed)
     assert len(set(np.abs(tangents[0]))) == 1000
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("large", [1e8, 1e9])
+def test_a_large_number_beside_which_every_step_is_many_periods_accuses_none(large, seed):
+    """Two steps agree on the mean slope of x y + sin(x), that of y."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(2, 350))
+    x[7] = large
+
+    def backward(x, y, v):
+        return v * (y + np.cos(x)), v * x
+
+    right = gradproof.by_hand(lambda x, y: x * y + np.sin(x), vjp=backward)
+    assert gradproof.check(right, (x, y), seed=seed).verdict != "failed"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_right_backward_of_projections_passes_beside_many_outputs_that_stand_still(seed):
+    """Of 1,400 outputs that stand still the sum was rounded by more than the others move."""
+    rng = np.random.default_rng(seed)
+    x, w = 3 * rng.normal(size=(20, 70)), rng.normal(size=70)
+
+    def norm(x, w):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * w
+
+    def backward(x, w, v):
+        centred = x - x.mean(-1, keepdims=True)
+        scale = 1 / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        unit, of_unit = centred * scale, v * w
+        mean = of_unit.mean(-1, keepdims=True)
+        along = unit * (of_unit * unit).mean(-1, keepdims=True)
+        return scale * (of_unit - mean - along), (v * unit).sum(0)
+
+    result = gradproof.check(gradproof.by_hand(norm, vjp=backward), (x, w), seed=seed)["backward"]
+    assert result.verdict is Verdict.PASSED, result.summary

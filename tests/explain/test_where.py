@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+import gradproof
 from claims import Claim
+from exhibits.frame import normal, ruled
 
 N = 12
 
@@ -118,3 +121,13 @@ def test_what_is_said_to_be_wrong_is_wrong_and_nothing_else_is(wrong, live, poin
         by_row = (wrong == (live & rows[:, None])).all()
         by_column = (wrong == (live & columns[None, :])).all()
         assert by_column if "x" in words else by_row
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_entry_of_a_large_wrong_parameter_is_not_called_right(seed: int) -> None:
+    """Of the wrong rows 64 are kept: the lowest left out those of the last column."""
+    x, w = normal(11, 64, seed=seed), normal(64, seed=50 + seed)
+    wrong = ruled(torch.mul, lambda g, x, w: (g * w, 1.01 * (g * x).sum(0)))
+    found = gradproof.check(wrong, (x, w), seed=seed)["backward"]
+    assert "704 wrong entries" in found.summary
+    assert found.where == ""

@@ -360,15 +360,19 @@ def remeasured_slopes(
 def _is_beyond_doubt(
     comparison: Comparison, slopes: Slopes, claimed: Values, w: Values, plain: Mask, allowed: Values
 ) -> bool:
-    """Whether some gap of many bars is wide beside rounding and beside what a long step shows.
+    """Whether some gap of many bars is wide beside rounding, also by the longest and shortest step.
 
-    On the treads of a staircase short steps agree on a slope that is not that of long ones.
+    On the treads of a staircase short steps agree on a slope that is not that of long ones; where F
+    oscillates faster than the steps that were made, these agree on its mean.
     """
-    point, gap, step = comparison.map.point, slopes.gap(claimed), comparison.steps.usual.largest
-    ahead, behind = (comparison.function.value_at(point + h * w) for h in (step, -step))
-    plain = plain & (np.abs((ahead - behind) / (2 * step) - slopes.middle) <= gap / 4)
-    if not plain.any():
-        return False
+    function, gap, steps = comparison.function, slopes.gap(claimed), comparison.steps.usual.steps
+    for step in (steps[0], steps[-1]):
+        ahead, behind = (function.value_at(comparison.map.point + h * w) for h in (step, -step))
+        rounding = 2 * function.unit * np.abs(function.centre) / step
+        off = np.abs((ahead - behind) / (2 * step) - slopes.middle)
+        plain = plain & (off <= gap / 4 + rounding)
+        if not plain.any():
+            return False
     rounding, jitter = rounding_of_runs(comparison, claimed, w, np.where(plain, gap, 0.0))
     room = allowed + _PLAIN * slopes.bar + rounding + jitter / comparison.steps.usual.steps[-1]
     return bool((plain & (gap > room)).any())

@@ -155,8 +155,10 @@ def _columns_result(
     wrong_rows = int(screen.decisions.wrong.sum()) if screen.claimed is not None else 0
     if wrong_rows > len(rows):
         summary = f"{wrong_rows:,} rows of the {comparison.jacobian_text} are wrong"
-    rows = np.sort(rows[np.argsort(rows != row, kind="stable")][:_BLOCK_ROWS])
-    block = found.block(rows)
+    # The row, one of each wrong column, which would look right without it, and others.
+    first = found.wrong.argmax(axis=0)[found.wrong.any(axis=0) & ~found.wrong[row]]
+    order = np.argsort(np.where(rows == row, 0, 2 - np.isin(rows, first)), kind="stable")
+    block = found.block(np.sort(rows[order][:_BLOCK_ROWS]))
     return PointResult(Verdict.FAILED, summary, found.wrong_findings(), block=block)
 
 

@@ -250,7 +250,10 @@ def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) ->
         measured = replace(measured, bar=np.fmin(measured.bar, np.abs(weights) @ slopes.bar))
     typical = np.sqrt(weights**2 @ np.nan_to_num(slopes.size) ** 2)
     typical = typical + np.nan_to_num(spread)
-    if finer and not (measured.bar + measured.width <= part * typical).all():
+    rounding = comparison.rounding(measured.size, typical)
+    doubtful = measured.bar + measured.width > part * typical
+    doubtful |= _is_near(measured, claimed, rounding)
+    if finer and doubtful.any():
         table = function.table(u, steps.fine)
         slopes = slopes.merge(measured_slopes(table))
         measured = measured.merge(measured_slopes(table.project(weights)))
@@ -264,6 +267,13 @@ def _screen_of_functionals(comparison: Comparison, u: Values, *, finer: bool) ->
         small=1.0,
     )
     return Screen(u, slopes, None, decisions)
+
+
+def _is_near(slopes: Slopes, claimed: Values, rounding: Values) -> Mask:
+    """Claims that are refuted by little more than the error bar, (k,)."""
+    allowed = slopes.bar + slopes.width + rounding
+    gap = slopes.gap(claimed)
+    return np.asarray((gap > allowed) & (gap <= _NEAR * allowed))
 
 
 def _sums_of_terms(gradient: Values, u: Values) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from gradproof.errors import UsageError
 _BITS = (8, 11, 24)  # significant bits of bfloat16, float16 and float32
 _KEPT_VALUES = 1 << 22  # of F in tables, 32 MiB
 _SAMPLE = 256  # outputs that are looked at first for such a format
+_MOST_ROUNDINGS = 2.0**50  # of a sum of outputs, that it is made to be: its own rounding is less
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,13 @@ class DifferenceTable:
         """
         with np.errstate(all="ignore"):
             size = np.maximum(np.abs(self.centre), largest_finite(self.ahead, self.behind))
-            centre = weights @ self.centre
-            ahead, behind = self.ahead @ weights.T, self.behind @ weights.T
-            total = np.maximum(np.abs(centre), largest_finite(ahead, behind))
             rounding = np.sqrt(weights**2 @ (self.unit * size) ** 2)
+            # Moves are summed, and a centre added that is not so large that it rounds them.
+            centre = weights @ self.centre
+            centre = np.copysign(np.fmin(np.abs(centre), _MOST_ROUNDINGS * rounding), centre)
+            ahead = centre + (self.ahead - self.centre) @ weights.T
+            behind = centre + (self.behind - self.centre) @ weights.T
+            total = np.maximum(np.abs(centre), largest_finite(ahead, behind))
             unit = rounding / np.where(total > 0, total, 1.0)
         jitter = np.sqrt(weights**2 @ self.jitter**2)
         unit = np.maximum(unit, 2.0**-53)
