@@ -94,6 +94,13 @@ def test_a_keyword_of_by_hand_is_told_where_it_belongs():
         gradproof.check(np.sin, POINT, grad=np.cos)
 
 
+@pytest.mark.parametrize("name", ["masked", "accumulate", "references", "full_jacobian"])
+def test_an_option_of_settings_is_told_where_it_belongs(name):
+    said = rf"check\(\) takes no {name}=: pass settings=gradproof\.Settings\({name}="
+    with pytest.raises(TypeError, match=said):
+        gradproof.check(np.sin, POINT, **{name: True})
+
+
 def test_compare_names_its_own_arguments():
     for arguments, sentence in [
         ((3, np.sin), "fused: expected a function, got 3"),

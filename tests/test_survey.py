@@ -176,3 +176,8 @@ def test_an_interrupt_ends_a_survey_in_processes(tmp_path):
             os.killpg(process.pid, signal.SIGKILL)
     assert {line.split()[0] for line in lines} == {"sleeps", "sleeps[1]", "sleeps[2]", "sleeps[3]"}
     assert all("interrupted" in line or "KeyboardInterrupt" in line for line in lines)
+
+
+def test_the_class_of_an_executor_is_none():
+    with pytest.raises(UsageError, match=r"executor: expected one with submit\(\), got <class"):
+        gradproof.survey([gradproof.Case(np.sin, np.ones(2))], ProcessPoolExecutor)

@@ -96,7 +96,7 @@ def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[
     """
     if isinstance(cases, Case) or not isinstance(cases, Iterable):
         raise UsageError(f"cases: expected several gradproof.Case, got {short_repr(cases)}")
-    if not (executor is None or hasattr(executor, "submit")):
+    if not (executor is None or hasattr(executor, "submit")) or isinstance(executor, type):
         raise UsageError(f"executor: expected one with submit(), got {short_repr(executor)}")
     named: dict[str, Case] = {}
     for case in cases:

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 __all__ = ["check", "compare", "run_checks"]
 
 
-_OF_GRADCHECK = ("eps", "raise_exception", "nondet_tol", "fast_mode", "masked")
+_OF_GRADCHECK = ("eps", "raise_exception", "nondet_tol", "fast_mode")
 
 
 class UnknownOptionError(UsageError, TypeError):
@@ -39,6 +39,11 @@ def _refuse_unknown_options(face: Callable[P, Result]) -> Callable[P, Result]:
     @functools.wraps(face)
     def refuse_or_call(*args: P.args, **kwargs: P.kwargs) -> Result:
         for name in [name for name in kwargs if name not in known]:
+            if name in Settings.__dataclass_fields__:
+                raise UnknownOptionError(
+                    f"{face.__name__}() takes no {name}=: pass "
+                    f"settings=gradproof.Settings({name}=...)"
+                )
             if name in _OF_GRADCHECK or name.startswith("check_"):
                 raise UnknownOptionError(
                     f"{face.__name__}() takes no {name}=: it is an option of "
