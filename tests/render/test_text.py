@@ -134,7 +134,7 @@ def test_a_failure_in_full_is_what_is_printed_where_that_fits():
         ("backward", {"forward": "passed"}, "forward mode is right here: compare the two formulas"),
         ("backward", {"forward": "failed"}, "both modes are wrong"),
         ("forward", {"backward": "passed"}, "backward mode is right here"),
-        ("linearity", {}, "call the backward twice by hand"),
+        ("linearity", {}, "call the backward, or the JVP, twice by hand"),
         ("third_order", {}, "differentiate the backward's formula"),
     ],
 )

@@ -33,8 +33,9 @@ class Check:
 
 
 _TWICE = (
-    "call the backward twice by hand, with v and with 2 v: everything it returns has to double; "
-    "look for squares, abs(), clamps, thresholds, rounding, narrower formats, tests for zero"
+    "call the backward, or the JVP, twice by hand, with v and with 2 v: its results have to "
+    "double; look for squares, abs(), clamps, thresholds, rounding, narrower formats, tests for "
+    "zero"
 )
 _BATCH = "compare vmap with a loop for a batch of one: look for shapes and axes taken as fixed"
 _DERIVATIVE = (
