@@ -35,9 +35,8 @@ from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._data.space import root_mean_square
 from gradproof._measurements import Measurements
-from gradproof._numdiff.probes import Kind, random_offsets, round_to_formats
+from gradproof._numdiff.probes import neighbouring_point
 from gradproof._numdiff.slopes import ROUGH_ULPS
-from gradproof._numdiff.steps import NEIGHBOUR
 
 WITHOUT_ENTRIES = "nothing to check: no input or no output has an entry"
 _BETWEEN = "claims lie between the one-sided slopes"
@@ -268,19 +267,12 @@ def _flat_result(comparison: Comparison, screen: Screen, *, is_point_enough: boo
     )
 
 
-def _comparison_at(comparison: Comparison, number: int, radius: float) -> Comparison | None:
-    """The same comparison at a random point `radius` scales away; None where there is none."""
-    map_ = comparison.map
-    seed, size = comparison.settings.seed, map_.domain.size
-    moves = random_offsets(seed, Kind.NEARBY_POINT, number, size)
-    x = map_.point + radius * comparison.scales * moves
-    for position, slot in enumerate(map_.domain.slots):
-        span = map_.domain.span(position)
-        x[span] = np.clip(x[span], *slot.limits)
+def _comparison_beside(comparison: Comparison, number: int) -> Comparison | None:
+    """The same comparison at a neighbouring point; None where there is none."""
+    map_, claim, settings = comparison.map, comparison.claim, comparison.settings
+    x = neighbouring_point(map_.domain, map_.point, comparison.scales, settings.seed, number)
     try:
-        near = map_.map_at(round_to_formats(map_.domain, x))
-        measurements = Measurements(near, comparison.settings)
-        claim = comparison.claim
+        measurements = Measurements(map_.map_at(x), settings)
         return comparison_of(measurements, claim.mode, comparison.check, claim.unit)
     except MemoryError:
         raise
@@ -297,7 +289,7 @@ def _neighbour_results(comparison: Comparison) -> list[PointResult]:
     missing, tried = int((~np.isfinite(comparison.function.centre)).sum()), 0
     found: list[PointResult] = []
     for number in range(_NEIGHBOURS_TRIED):
-        near = _comparison_at(comparison, 32 + number, NEIGHBOUR)
+        near = _comparison_beside(comparison, number)
         if near is None or int((~np.isfinite(near.function.centre)).sum()) > missing:
             continue
         result = result_at_point(near, quick=True)

@@ -129,10 +129,11 @@ def joint_mismatch(
             continue
         wide = slopes_with_neighbours(comparison, slopes, along, w)
         noise = 8 * slopes.noise / SHORT_STEP
-        unseen = width_beyond_sample(
-            slopes, wide, kinks, _have_slopes_between(comparison, slopes, w)
-        )
-        off &= wide.gap(along) > slopes.bar + slack + unseen + noise
+        within = slopes.bar + slack + noise
+        off &= wide.gap(along) > within + width_beyond_sample(slopes, wide, kinks)
+        if off.any():
+            several = _have_slopes_between(comparison, slopes, w)
+            off &= wide.gap(along) > within + width_beyond_sample(slopes, wide, kinks, several)
         if off.any():
             i = int(np.argmax(off))
             numbers = (along[i], wide.middle[i], slopes.bar[i] + wide.width[i] / 2, slopes.bar[i])

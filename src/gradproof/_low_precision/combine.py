@@ -25,8 +25,7 @@ from gradproof._low_precision.rounding_runs import ClaimedBesideExact, ModeBesid
 from gradproof._low_precision.rounding_tests import array_deviations
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Mode, Unsupported
 from gradproof._measurements import Measurements
-from gradproof._numdiff.probes import Kind, random_offsets, round_to_formats, unit_vector
-from gradproof._numdiff.steps import NEIGHBOUR
+from gradproof._numdiff.probes import neighbouring_point, unit_vector
 from gradproof.errors import UsageError
 
 _FEW_PRODUCTS = 128  # unit vectors, that entries are asked with once the claims are refuted
@@ -199,8 +198,7 @@ def _agrees_beside(
 ) -> bool:
     """Whether claims agree with a reference at a point beside this one, away from its kinks."""
     map_, settings = measurements.map, measurements.settings
-    moves = random_offsets(settings.seed, Kind.NEARBY_POINT, 32, map_.domain.size)
-    x = round_to_formats(map_.domain, map_.point + NEIGHBOUR * measurements.scales * moves)
+    x = neighbouring_point(map_.domain, map_.point, measurements.scales, settings.seed, 0)
     try:
         near = Measurements(map_.map_at(x), settings)
         exact = Measurements(reference.measurements.map.map_at(x), settings)

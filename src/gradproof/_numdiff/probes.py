@@ -18,6 +18,7 @@ import numpy as np
 
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.space import Space, Values
+from gradproof._numdiff.steps import NEIGHBOUR
 
 
 class Kind(enum.IntEnum):
@@ -49,6 +50,7 @@ _SIZES = np.arange(512, 1536) * 2.0**-10
 _ENTRIES = np.concatenate([_SIZES, -_SIZES])  # by eleven bits
 _FEW_SIZES = np.asarray([4, 5, 6, 7, -4, -5, -6, -7]) / 4  # by three bits, for 16-bit formats
 _SHORT = len(_SIZES)  # entries, at most, that are kept for the next call
+_BESIDE = 32  # number of the first neighbouring point in its stream
 _SHUFFLED = np.argsort(_GENERATOR.raw_bits(0, 0, 0, _SHORT))
 
 
@@ -83,6 +85,18 @@ def random_offsets(seed: int, kind: int, number: int, size: int) -> Values:
     raw = _GENERATOR.raw_bits(seed, kind, number, size)
     sizes = 0.5 + (raw >> np.uint64(12)).astype(float) * 2.0**-52
     return np.asarray(np.where(raw & np.uint64(1), sizes, -sizes))
+
+
+def neighbouring_point(
+    space: Space, point: Values, scales: Values, seed: int, number: int
+) -> Values:
+    """A random point where ties and kinks at `point` are left behind, (n,), within the limits."""
+    moves = random_offsets(seed, Kind.NEARBY_POINT, _BESIDE + number, space.size)
+    x = point + NEIGHBOUR * scales * moves
+    for position, slot in enumerate(space.slots):
+        span = space.span(position)
+        x[span] = np.clip(x[span], *slot.limits)
+    return round_to_formats(space, x)
 
 
 def random_bits(seed: int, kind: int, number: int, size: int) -> np.ndarray[Any, Any]:
