@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ParamSpec, TypeVar
 
@@ -32,37 +32,45 @@ class UnknownOptionError(UsageError, TypeError):
     """A keyword that a function does not have."""
 
 
-def _refuse_unknown_options(face: Callable[P, Result]) -> Callable[P, Result]:
-    """The function; it refuses other options, and says which other function takes some of them."""
-    known = inspect.signature(face).parameters
+def refuse_unknown_options(face: Callable[..., Any], options: Iterable[str]) -> None:
+    """UnknownOptionError where a function has no such option, with what else takes it."""
+    known = _parameters_of(face)
+    for name in [name for name in options if name not in known]:
+        taken = f"{face.__name__}() takes no {name}=:"
+        if name in Settings.__dataclass_fields__:
+            raise UnknownOptionError(f"{taken} pass settings=gradproof.Settings({name}=...)")
+        if name in _OF_GRADCHECK or name.startswith("check_"):
+            raise UnknownOptionError(
+                f"{taken} it is an option of gradproof.torch.gradcheck, which takes the place of "
+                "PyTorch's gradcheck"
+            )
+        if name in (*CLAIMS, "args"):
+            raise UnknownOptionError(
+                f"{taken} a function and its derivative are joined by "
+                f"gradproof.by_hand(fn, {name}=...), which is passed as fn"
+            )
+        message = unknown_name_message(name, known)
+        raise UnknownOptionError(f"{face.__name__}() has no option {message}")
+
+
+@functools.cache
+def _parameters_of(face: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(face).parameters
+
+
+def _with_known_options(face: Callable[P, Result]) -> Callable[P, Result]:
+    """The function; it refuses other options."""
 
     @functools.wraps(face)
     def refuse_or_call(*args: P.args, **kwargs: P.kwargs) -> Result:
-        for name in [name for name in kwargs if name not in known]:
-            if name in Settings.__dataclass_fields__:
-                raise UnknownOptionError(
-                    f"{face.__name__}() takes no {name}=: pass "
-                    f"settings=gradproof.Settings({name}=...)"
-                )
-            if name in _OF_GRADCHECK or name.startswith("check_"):
-                raise UnknownOptionError(
-                    f"{face.__name__}() takes no {name}=: it is an option of "
-                    "gradproof.torch.gradcheck, which takes the place of PyTorch's gradcheck"
-                )
-            if name in (*CLAIMS, "args"):
-                raise UnknownOptionError(
-                    f"{face.__name__}() takes no {name}=: a function and its derivative are joined "
-                    f"by gradproof.by_hand(fn, {name}=...), which is passed as fn"
-                )
-            message = unknown_name_message(name, known)
-            raise UnknownOptionError(f"{face.__name__}() has no option {message}")
+        refuse_unknown_options(face, kwargs)
         return face(*args, **kwargs)
 
     return refuse_or_call
 
 
 @guard_face
-@_refuse_unknown_options
+@_with_known_options
 def check(
     fn: Callable[..., Any] | ByHand,
     inputs: Any,

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from gradproof._data.inputs import output_name
-from gradproof._data.options import contained_values
 from gradproof._data.space import Array, Slot, Space
 from gradproof._maps.contract import OutputChangedError
 from gradproof.errors import UsageError
@@ -25,7 +24,7 @@ from gradproof.torch._tensors import (
     to_vector,
     unsupported_kind,
 )
-from gradproof.torch._tree import Tree, tensors_in
+from gradproof.torch._tree import Tree, hidden_tensors, tensors_in
 
 
 class NothingReturnedError(UsageError):
@@ -50,7 +49,7 @@ def named_outputs(result: Any, function: str) -> list[tuple[str, torch.Tensor]]:
     tree = Tree(result)
     names = [output_name(path, pytree.keystr) for path in tree.paths]
     for name, leaf in zip(names, tree.leaves, strict=True):
-        if any(map(is_differentiable, tensors_in(list(contained_values(leaf) or ())))):
+        if any(map(is_differentiable, hidden_tensors(leaf))):
             kind = type(leaf).__name__
             raise UsageError(
                 f"{name} of {function} is a {kind} with tensors, and PyTorch does not take such "

@@ -7,7 +7,6 @@ overload. Both are patched for all threads.
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ import torch
 
 from gradproof._data.exceptions import exception_line
 from gradproof._data.frames import users_frame
-from gradproof._data.options import integer_kind, unknown_name_message
+from gradproof._data.options import integer_kind
 from gradproof._data.settings import run_settings
 from gradproof.errors import UsageError
 from gradproof.torch._compat import (
@@ -80,14 +79,13 @@ class Seen:
         """
         # From the package, whose imports leave random states as they are.
         from gradproof import Case, CaseResult, SurveyReport, check, survey
+        from gradproof._engine import refuse_unknown_options
         from gradproof._survey import unique_name
 
         met = self.met
         if not met:
             raise UsageError("record: no custom Function and no operator of torch.library was met")
-        known = inspect.signature(check).parameters
-        for name in [name for name in options if name not in known]:
-            raise UsageError(f"check: no option {unknown_name_message(name, known)}")
+        refuse_unknown_options(check, options)
         common = options.keys() - {"fn", "inputs", "kwargs", "wrt", "domain", "names"}
         run_settings(**{name: options[name] for name in common})  # refuses what is wrong
         options, named = {"seed": 0, **options}, dict[str, Met]()

@@ -69,6 +69,11 @@ def tensors_in(container: Any) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(container) if isinstance(leaf, torch.Tensor)]
 
 
+def hidden_tensors(leaf: Any) -> list[torch.Tensor]:
+    """Every tensor in a leaf that is a container, which PyTorch does not know."""
+    return tensors_in(list(contained_values(leaf) or ()))
+
+
 def differentiable_names(tree: Tree, fn: Callable[..., Any]) -> dict[int, str]:
     """Names of the tensors that require grad in `(args, kwargs, captured)`, by their places."""
     parameters = parameter_names(fn)
@@ -94,7 +99,7 @@ def argument_position(path: Path) -> int | None:
 def refuse_hidden_tensors(tree: Tree, fn: Callable[..., Any]) -> None:
     """UsageError where tensors that require grad are in a container that PyTorch does not know."""
     for path, value in zip(tree.paths, tree.leaves, strict=True):
-        if any(tensor.requires_grad for tensor in tensors_in(list(contained_values(value) or ()))):
+        if any(tensor.requires_grad for tensor in hidden_tensors(value)):
             kind = type(value).__name__
             raise UsageError(
                 f"{input_name(path, parameter_names(fn))} is a {kind} with tensors that require "
