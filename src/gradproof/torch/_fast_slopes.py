@@ -1,6 +1,6 @@
 """Slopes of F at a point, held against what a backward claims: the measuring of the fast path.
 
-`SlopeTest` knows two answers: nothing speaks against a claim, with what is known of it, or None.
+What speaks against a claim, or is unclear, raises NotDecidedError.
 """
 
 from __future__ import annotations
@@ -30,6 +30,16 @@ Chosen = slice | Mask  # some of the outputs
 _ALL = slice(None)
 
 
+class NotDecidedError(Exception):
+    """Something is wrong, unusual or unclear: the engine is asked."""
+
+
+def require(condition: bool | np.bool_) -> None:
+    """NotDecidedError unless the condition holds."""
+    if not condition:
+        raise NotDecidedError
+
+
 class Known(NamedTuple):
     """What is known of a claim that nothing speaks against.
 
@@ -48,8 +58,7 @@ class SlopeTest:
     """Holds claims against differences of F at one point.
 
     Args:
-        run: F of tensors, which are given as those of a row of `Rows`; None instead of its outputs
-            where these are others than at the point.
+        run: F of tensors, which are given as those of a row of `Rows`.
         leaves, outputs: tensors of the shapes and dtypes of its inputs and outputs.
         point: x, (n,).
         centre: F(x), (m,).
@@ -59,7 +68,7 @@ class SlopeTest:
 
     def __init__(
         self,
-        run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor] | None],
+        run: Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]],
         leaves: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
         point: Values,
@@ -74,12 +83,11 @@ class SlopeTest:
         self._moved = self._handed.tensors(0)
         self._weights, self._products = np.empty((0, v.size)), list[Values]()  # of the sums
 
-    def stands_still_along(self, u: Values) -> bool:
-        """Whether no output moves by a bit."""
-        values = self._values_along(u, QUICK[:1], _ALL)
-        return values is not None and bool((values == self._centre).all())
+    def require_stillness_along(self, u: Values) -> None:
+        """No output moves by a bit."""
+        require((self._values_along(u, QUICK[:1], _ALL) == self._centre).all())
 
-    def test_rows(self, u: Values, claimed: Values, tables: Sequence[Values]) -> Known | None:
+    def test_rows(self, u: Values, claimed: Values, tables: Sequence[Values]) -> Known:
         """Hold J u as claimed, (m,), against the slope of every output.
 
         The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
@@ -91,20 +99,16 @@ class SlopeTest:
             u, claimed: the direction, and J u.
             tables: of steps. Each is made for the rows that those before leave open; of few rows
                 for all of them.
-
-        Returns:
-            None where a row is off, or nothing is claimed.
         """
         m = claimed.size
         typical = norm(claimed) / math.sqrt(m)
+        require(0.0 < typical < math.inf)
         bars, untested, bound = np.abs(self._v), np.ones(m, bool), 0.0
         for steps in tables:
             if not untested.any():
                 break
             rows = _ALL if m <= BLOCK or untested.all() else untested.copy()
             values = self._values_along(u, steps, rows)
-            if values is None or not 0.0 < typical < math.inf:
-                return None
             claims, sizes, still_untested = claimed[rows], np.abs(self._v[rows]), untested[rows]
             for here, slopes in self._slopes(values, steps, rows):
                 claim = claims[here]
@@ -114,8 +118,7 @@ class SlopeTest:
                 terms[slope == 0] = typical
                 terms = np.maximum(terms, slopes.steepness)
                 allowed = slopes.bar + rounding_part(UNIT) * np.maximum(size, terms)
-                if not (off <= allowed).all():
-                    return None
+                require((off <= allowed).all())
                 tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
                 tested |= slopes.still & (claim == 0)
                 parts = (off + allowed) / np.maximum(size, typical)
@@ -125,23 +128,19 @@ class SlopeTest:
             bars[rows], untested[rows] = sizes, still_untested
         return Known(float(bars.max()), math.inf if untested.any() else bound, claimed != 0)
 
-    def test_sums(self, u: Values, tables: Sequence[Values], seed: int) -> Known | None:
+    def test_sums(self, u: Values, tables: Sequence[Values], seed: int) -> Known:
         """Hold (J^T w).u against the slope of w.F for some cotangents w, where J u is not claimed.
 
         Args:
             u: the direction.
             tables: of steps, each for all rows, until one tells all their slopes.
             seed: of the cotangents.
-
-        Returns:
-            None where a sum is off.
         """
         m = self._v.size
         slope, bar, bound = np.empty(m), np.full(m, math.inf), 0.0
         every = np.full(m, UNIT), np.zeros(m), m
         for number, steps in enumerate(tables):
-            if (values := self._values_along(u, steps, _ALL)) is None:
-                return None
+            values = self._values_along(u, steps, _ALL)
             if number == 0 or m <= BLOCK:  # of long outputs a finer table is for the sums alone
                 for here, slopes in self._slopes(values, steps, _ALL):
                     slope[here], bar[here] = slopes.low, slopes.bar
@@ -158,30 +157,26 @@ class SlopeTest:
             typical = norm(w * slope) + norm(product * u)
             off = abs(float(sum_slope) - float(product @ u))
             allowed = min(float(sum_bar), float(np.abs(w) @ bar)) + rounding_part(UNIT) * typical
-            if not off <= allowed:
-                return None
+            require(off <= allowed)
             is_tested = allowed <= SHARP_RESOLUTION * typical
             bound = max(bound, (off + allowed) / typical if is_tested else math.inf)
         return Known(norm(self._v * bar), bound, slope != 0)
 
-    def _values_along(self, u: Values, steps: Values, rows: Chosen) -> Values | None:
-        """Some outputs at x + h u and x - h u for every step h, (2 K, k).
+    def _values_along(self, u: Values, steps: Values, rows: Chosen) -> Values:
+        """Some outputs at x + h u and x - h u for every step h, (2 K, k): finite numbers.
 
-        None where F is no number, has another shape, or may be computed in float32.
+        NotDecidedError also where F has another shape, or may be computed in float32.
         """
         values = np.empty((2 * len(steps), self._centre[rows].size))
         for k, way in enumerate(way for step in steps for way in (step, -step)):
             self._handed.write_sum(self._point, way, u)
             found = self._run(self._moved)
-            if found is None:
-                return None
             for one, other in zip(found, self._outputs, strict=True):
-                if one.shape != other.shape or one.dtype is not other.dtype:
-                    return None
+                require(one.shape == other.shape and one.dtype is other.dtype)
             values[k] = vector_of(found)[rows]
-        if self._in_single and are_equal(values[0], values[0].astype(np.float32)):
-            return None
-        return values if math.isfinite(values.sum()) else None
+        require(math.isfinite(values.sum()))
+        require(not self._in_single or not are_equal(values[0], values[0].astype(np.float32)))
+        return values
 
     def _slopes(
         self, values: Values, steps: Values, rows: Chosen

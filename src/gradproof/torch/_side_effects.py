@@ -44,7 +44,7 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
     """What one more run of the function and its backward changes, as `DifferentiableMap` says."""
     found = graph.overwritten_gradients()  # before the run here overwrites it with its own values
     leaves = graph.inputs.leaves
-    gradients = [_grad_mark(leaf.original) for leaf in leaves]
+    gradients = [grad_mark(leaf.original) for leaf in leaves]
     graph.call.arguments.renew_copies()  # an earlier run may have left what this one would write
     tensors = graph.call.inputs.copy_inputs()
     inputs = _watch(tensors)
@@ -60,10 +60,10 @@ def side_effects(graph: Graph, v: Array) -> list[tuple[str, str]]:
                 found.append(("input", f"the backward changed the input {leaves[i].slot.name}"))
     for leaf, before, one, other in zip(leaves, gradients, tensors, graph.tensors, strict=True):
         name = leaf.slot.name
-        if _grad_mark(leaf.original) != before:
+        if grad_mark(leaf.original) != before:
             found.append(("grad", f"a run changed {name}.grad"))
         # The backward of the run here gets copies by hooks; that of the kept run has the leaves.
-        if _grad_mark(one) or _grad_mark(other):
+        if grad_mark(one) or grad_mark(other):
             sentence = f"a run wrote to the .grad of its argument {name}, where autograd adds up"
             found.append(("grad", sentence))
     return [*found, *graph.overwritten_gradients()]
@@ -117,7 +117,8 @@ def _backward_effects(run: Graph, v: Array, saved: Sequence[torch.Tensor]) -> li
     return found
 
 
-def _grad_mark(tensor: torch.Tensor) -> tuple[int, int] | None:
+def grad_mark(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """Which gradient a leaf has, and how often it was written into; None where it has none."""
     if not (tensor.is_leaf or tensor.retains_grad) or tensor.grad is None:
         return None
     return id(tensor.grad), tensor.grad._version
