@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,8 @@ _MOVING = frozenset(f"aten::{name}" for name in _MOVING_NAMES.split())
 # Operations that return whole numbers, which are exact.
 _CUTTING_NAMES = "floor ceil round trunc floor_divide"
 _CUTTING = frozenset(f"aten::{name}" for name in _CUTTING_NAMES.split())
-# A quotient just below a whole number is rounded up to it before it is cut.
-_WHOLE = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
+# Quotients that may be cut to whole numbers.
+_QUOTIENTS = (torch.ops.aten.div.Tensor_mode, torch.ops.aten.div.Scalar_mode)
 
 
 class Rounding(DispatchMode):
@@ -73,59 +73,55 @@ class Rounding(DispatchMode):
         if next(tensors_among(args), None) is None:  # as arange: a constant of the function
             return func(*args, **kwargs)
         if self._tiny:
-            args = tuple(map(self._held_argument, args, _passed_by_value(func)))
-        kind = _kind_of_operation(func)
-        if func in _COMPOSITE or (self._unit <= SINGLE and kind == "pointwise"):
-            # Without the wrappers, which promote dtypes: these are doubles.
-            return self._run_decomposed(inspect.unwrap(decomposition_table[func]), args, kwargs)
+            args = tuple(map(self._with_rounded_constants, args, _passed_by_value(func)))
+        kind, is_single = _kind_of_operation(func), self._unit <= SINGLE
+        if kind == "composite" or (kind == "pointwise" and is_single):
+            return self._run_decomposed(func, args, kwargs)
         if kind == "normwise":
             args = tuple(map(self._perturbed_matrix, args))
-        elif kind == "fused" or (kind == "statistics" and self._unit <= SINGLE):
+        elif kind == "fused" or (kind == "statistics" and is_single):
             args = tuple(map(self._perturbed_entries, args))
-        result = self._result_before_last_rounding(func, args, kwargs)
-        if not self._tiny and _is_exact(func, args, result):
+        if kind == "quotient" and kwargs["rounding_mode"] and any(map(_is_double, args)):
+            # A quotient just below a whole number is rounded up to it before it is cut.
+            cut = torch.trunc if kwargs["rounding_mode"] == "trunc" else torch.floor
+            result = cut(self._round(torch.div(*args)))
+        elif kind == "adding" and "out" not in kwargs:
+            result = self._sum_of_rounded_parts(func, args, kwargs)
+        else:
+            result = func(*args, **kwargs)
+        if not self._tiny and _is_exact(kind, args, result):
             return result
         if kind == "moving":
             if _is_double(result):
                 self._remember(result)
             return result
-        returns = func._schema.returns
-        if len(returns) == 1:
-            return self._rounded_output(result, returns[0].alias_info)
-        if isinstance(result, (tuple, list)) and len(result) == len(returns):
-            kinds = [kind.alias_info for kind in returns]
-            return type(result)(map(self._rounded_output, result, kinds))
-        return result
+        aliases = [each.alias_info for each in func._schema.returns]
+        if len(aliases) == 1:
+            return self._rounded_output(result, aliases[0])
+        return type(result)(map(self._rounded_output, result, aliases)) if aliases else result
 
-    def _run_decomposed(self, run: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _run_decomposed(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of an operation that is decomposed into others, each of them rounded."""
+        # Without the wrappers, which promote dtypes: these are doubles.
+        run = inspect.unwrap(decomposition_table[func])
         TorchDispatchMode.__enter__(self)  # not counted: while it dispatches, a mode is not active
         try:
             return run(*args, **kwargs)
         finally:
             TorchDispatchMode.__exit__(self, None, None, None)
 
-    def _result_before_last_rounding(
+    def _sum_of_rounded_parts(
         self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """What an operation returns, rounded inside where its last rounding is not the only one."""
-        if func in _WHOLE and kwargs["rounding_mode"] and any(map(_is_double, args)):
-            cut = torch.trunc if kwargs["rounding_mode"] == "trunc" else torch.floor
-            return cut(self._round(torch.div(*args)))
-        total = func(*args, **kwargs)
-        if _kind_of_operation(func) != "adding" or "out" in kwargs:
-            return total
-        sizes = [value.abs() if _is_double(value) else value for value in args]
-        return self._sum_with_error(total, func(*sizes, **kwargs))
-
-    def _sum_with_error(self, total: Any, sizes: Any) -> Any:
         """A sum, off by what its partial sums are rounded by.
 
         Of k terms of one size they grow like the root of k and are rounded k times: together by
         the unit round-off times the sum of the sizes, nearly. A single term is not rounded.
         """
+        total = func(*args, **kwargs)
         if not _is_double(total):
             return total
+        sizes = func(*[value.abs() if _is_double(value) else value for value in args], **kwargs)
         error = self._unit * sizes * self._signed_draws(total)
         return torch.where(self._round(total) == total, total, total + error)
 
@@ -159,15 +155,15 @@ class Rounding(DispatchMode):
         size = self._unit * growth * value.abs().amax(dim=(-2, -1), keepdim=True)
         return value + size * self._signed_draws(value)
 
-    def _held_argument(self, value: Any, by_value: bool) -> Any:
+    def _with_rounded_constants(self, value: Any, by_value: bool) -> Any:
         """An argument of an operation; a constant of the function is rounded to nearest."""
         if isinstance(value, (tuple, list)):
-            return type(value)(self._held_argument(part, by_value) for part in value)
+            return type(value)(self._with_rounded_constants(part, by_value) for part in value)
         if not by_value or not _is_double(value):
             return value
         if value.untyped_storage()._cdata in self._on_grid:
             return value
-        found = _map_parts_of_complex(value, self._rounded_to_nearest)
+        found = self._round_to_nearest(value)
         if value.nbytes == value.untyped_storage().nbytes() and torch.equal(found, value):
             self._remember(value)  # an input, say
         return found
@@ -176,20 +172,25 @@ class Rounding(DispatchMode):
         memory = StorageWeakRef(value.untyped_storage())  # held: its address is not given again
         self._on_grid[memory.cdata] = memory
 
-    def _rounded_to_nearest(self, value: torch.Tensor) -> torch.Tensor:
+    def _round_to_nearest(self, value: torch.Tensor) -> torch.Tensor:
+        if value.is_complex():
+            parts = torch.view_as_real(value.resolve_conj())
+            return torch.view_as_complex(self._round_to_nearest(parts))
         found: torch.Tensor = round_to_nearest(value.resolve_neg(), self._unit, self._tiny, torch)
         return found
 
     def _round(self, value: torch.Tensor) -> torch.Tensor:
-        return _map_parts_of_complex(value, self._rounded_at_random)
-
-    def _rounded_at_random(self, value: torch.Tensor) -> torch.Tensor:
-        kind = self._unit, self._tiny
+        """The numbers of a tensor, real and imaginary parts alike, rounded at random."""
+        if value.is_complex():
+            return torch.view_as_complex(self._round(torch.view_as_real(value.resolve_conj())))
+        arithmetic = self._unit, self._tiny
         if value.is_cpu and type(value) in PLAIN:  # NumPy takes half the time
             numbers = value.numpy(force=True)
             draws = self._draws_in_numpy.random(numbers.shape)
-            return torch.from_numpy(round_at_random(numbers, draws, *kind))
-        found: torch.Tensor = round_at_random(value.resolve_neg(), self._draws(value), *kind, torch)
+            return torch.from_numpy(round_at_random(numbers, draws, *arithmetic))
+        found: torch.Tensor = round_at_random(
+            value.resolve_neg(), self._draws(value), *arithmetic, torch
+        )
         return found
 
     def _signed_draws(self, like: torch.Tensor) -> torch.Tensor:
@@ -206,14 +207,13 @@ class Rounding(DispatchMode):
         return torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
 
 
-def _is_exact(func: Any, args: Sequence[Any], result: Any) -> bool:
+def _is_exact(kind: str, args: Sequence[Any], result: Any) -> bool:
     """Whether any arithmetic finds this result: whole numbers, cut or computed of such.
 
     An index is made of them, and another one is another function. On a grid they stay what they are
     without this.
     """
-    is_cut = func in _WHOLE or func._schema.name.removesuffix("_") in _CUTTING
-    return _is_whole(result) and (is_cut or all(map(_is_whole, args)))
+    return _is_whole(result) and (kind in ("quotient", "cutting") or all(map(_is_whole, args)))
 
 
 def _is_whole(value: Any) -> bool:
@@ -236,8 +236,14 @@ def _kind_of_operation(func: Any) -> str:
     fewer bits kernels compute in single precision inside.
     """
     name = func._schema.name
+    if func in _COMPOSITE:
+        return "composite"
+    if func in _QUOTIENTS:
+        return "quotient"
     if name in _MOVING:
         return "moving"
+    if name.removesuffix("_") in _CUTTING:
+        return "cutting"
     pointwise = name.endswith("_backward") and torch.Tag.pointwise in func.tags
     if pointwise and func in decomposition_table and not func._schema.is_mutable:
         return "pointwise"
@@ -255,15 +261,6 @@ def _kind_of_operation(func: Any) -> str:
 def _passed_by_value(func: Any) -> tuple[bool, ...]:
     """Of each argument whether no result shares its memory, and nothing is written to it."""
     return tuple(argument.alias_info is None for argument in func._schema.arguments)
-
-
-def _map_parts_of_complex(
-    value: torch.Tensor, run: Callable[[torch.Tensor], torch.Tensor]
-) -> torch.Tensor:
-    """What is made of a tensor, of a complex one of its real and imaginary parts."""
-    if value.is_complex():
-        return torch.view_as_complex(run(torch.view_as_real(value.resolve_conj())))
-    return run(value)
 
 
 def _is_double(value: Any) -> bool:
