@@ -360,10 +360,7 @@ class TorchMap(DifferentiableMap):
 
     def _map_of_tensors(self, tensors: list[torch.Tensor]) -> TorchMap:
         """The same function at these inputs."""
-        fn = self.call.fn
-        for tensor, leaf in zip(tensors, self.inputs.leaves, strict=True):
-            tensor.requires_grad_()
-            leaf.register_hooks(tensor)
+        fn, tensors = self.call.fn, self.inputs.with_hooks(tensors)
         return self._similar_map(
             fn, self.call.arguments.changed_arguments(fn, tensors, lambda value: value)
         )
@@ -373,9 +370,8 @@ class TorchMap(DifferentiableMap):
 
         def made() -> TorchMap:
             twin = value_in_double(given)
-            tensors = [tensor_in_double(leaf.copy()).requires_grad_() for leaf in arguments.leaves]
-            for tensor, leaf in zip(tensors, arguments.leaves, strict=True):
-                leaf.register_hooks(tensor)
+            tensors = [tensor_in_double(leaf.copy()) for leaf in arguments.leaves]
+            tensors = self.inputs.with_hooks(tensors)
             changed = arguments.changed_arguments(twin, tensors, value_in_double, given)
             dtypes = {leaf.original.dtype.to_real() for leaf in arguments.leaves}
             only = next(iter(dtypes)) if len(dtypes) == 1 else None

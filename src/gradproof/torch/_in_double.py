@@ -66,8 +66,9 @@ class InDouble:
             args = args[:3]
         if name == "view" or name.endswith("__") or "out" in kwargs:
             return func(*args, **kwargs)
-        if name.endswith("_"):
-            return self._write_in_double(func, args, kwargs)
+        is_write = name.endswith("_")
+        if is_write and not (isinstance(args[0], torch.Tensor) and args[0].dtype in _WIDE):
+            return func(*args, **kwargs)  # a buffer in few bits stays one
         given = *args, *kwargs.values()
         kinds = {tensor.dtype for tensor in tensors_among(given)}
         if not kinds:
@@ -81,18 +82,8 @@ class InDouble:
         self.cast_unit = max(self.cast_unit, *(grain(kind).unit for kind in asked & {*narrow}), 0.0)
         args, kwargs = pytree.tree_map(_double_precision_value, (tuple(args), dict(kwargs)))
         found = args[0].double() if name in _CASTS else func(*args, **kwargs)
-        return found.clone() if args and found is args[0] else found  # a cast is another tensor
-
-    def _write_in_double(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What is written into a tensor of doubles is double, too."""
-        if args and isinstance(args[0], torch.Tensor) and args[0].dtype in _WIDE:
-            given = tuple(args[1:]), dict(kwargs)
-            kinds = {tensor.dtype for tensor in tensors_among((*given[0], *given[1].values()))}
-            if any(map(_is_narrow, kinds)):
-                self.needed = True
-                rest, kwargs = pytree.tree_map(_double_precision_value, given)
-                args = args[0], *rest
-        return func(*args, **kwargs)
+        is_same = bool(args) and found is args[0] and not is_write
+        return found.clone() if is_same else found  # a cast is another tensor
 
     def _made_in_double(self, found: Any) -> Any:
         """What is made of no tensor, as a buffer that sums are kept in."""

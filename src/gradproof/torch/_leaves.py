@@ -39,11 +39,6 @@ class Leaf(abc.ABC):
         """A private tensor with the user's value, layout and structure."""
         return self.tensor(private_vector(self.point()))
 
-    def register_hooks(self, tensor: torch.Tensor) -> None:
-        """Register the hooks of the user's tensor with another one: `backward()` runs them."""
-        for hook in (getattr(self.original, "_backward_hooks", None) or {}).values():
-            tensor.register_hook(hook)
-
     def gradient(self, gradient: torch.Tensor) -> Array:
         """Flat coordinates of a gradient of this input; they may share its memory."""
         return to_vector(gradient, self._dtype)
@@ -131,8 +126,12 @@ class Inputs:
 
     def copy_inputs(self) -> list[torch.Tensor]:
         """Private tensors at the point that require grad, with the hooks of the user's."""
-        found = [leaf.copy() for leaf in self.leaves]
-        for leaf, tensor in zip(self.leaves, found, strict=True):
+        return self.with_hooks([leaf.copy() for leaf in self.leaves])
+
+    def with_hooks(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """These tensors, made to require grad, with the hooks that `backward()` runs."""
+        for leaf, tensor in zip(self.leaves, tensors, strict=True):
             tensor.requires_grad_()
-            leaf.register_hooks(tensor)
-        return found
+            for hook in (getattr(leaf.original, "_backward_hooks", None) or {}).values():
+                tensor.register_hook(hook)
+        return tensors
