@@ -104,6 +104,7 @@ class TorchMap(DifferentiableMap):
         call: the function with its arguments; its first run is kept.
         without: positions of the floating outputs that are left out; where None, those that are
             declared to have no derivative.
+        is_tangent: whether the function is the tangent of another one, by forward mode.
 
     Attributes:
         graph: of the kept run.
@@ -113,11 +114,12 @@ class TorchMap(DifferentiableMap):
 
     idle: Sequence[str] = ()
     unsearched: Sequence[torch.Tensor] = ()
-    _is_tangent = False  # of another map
     _raised = ""  # what its own backward raised, of a derivative
 
-    def __init__(self, call: Call, *, without: frozenset[int] | None = None) -> None:
-        self.name, self.counts = call.name, call.counts
+    def __init__(
+        self, call: Call, *, without: frozenset[int] | None = None, is_tangent: bool = False
+    ) -> None:
+        self.name, self.counts, self._is_tangent = call.name, call.counts, is_tangent
         self.call, self.inputs = call, call.inputs
         try:
             tensors, result = call.first_run()
@@ -406,8 +408,7 @@ class TorchMap(DifferentiableMap):
         """A map that leaves out the same outputs, and begins from the same random state."""
         in_double = in_double or self.call.in_double
         call = Call(fn, arguments, mode=mode, in_double=in_double, like=self.call)
-        made = TorchMap(call, without=self._without)
-        made._is_tangent = self._is_tangent
+        made = TorchMap(call, without=self._without, is_tangent=self._is_tangent)
         made.keep_limits(made.domain.with_limits_of(self.domain))
         return made
 
@@ -422,8 +423,8 @@ class TorchMap(DifferentiableMap):
 
     def forward_derivative(self, u: Array) -> TorchMap:
         # Every tangent is one of an output that has a derivative: none is left out here.
-        made = self._derivative_map(*self._forward.derivative(u), without=frozenset())
-        made._is_tangent = True
+        derivative = self._forward.derivative(u)
+        made = self._derivative_map(*derivative, without=frozenset(), is_tangent=True)
         if refused := made.graph.refusal():  # a pair of modes that PyTorch lacks
             raise Unsupported(refused.reason)
         return made

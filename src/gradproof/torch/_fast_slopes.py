@@ -90,11 +90,6 @@ class SlopeTest:
     def test_rows(self, u: Values, claimed: Values, tables: Sequence[Values]) -> Known:
         """Hold J u as claimed, (m,), against the slope of every output.
 
-        The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the
-        error bar of the measured slope, which is infinite unless F is plainly smooth, and the
-        rounding of the claim, whose terms may cancel along u. Both must be small beside the slope
-        for a row to be tested.
-
         Args:
             u, claimed: the direction, and J u.
             tables: of steps. Each is made for the rows that those before leave open; of few rows
@@ -111,18 +106,8 @@ class SlopeTest:
             values = self._values_along(u, steps, rows)
             claims, sizes, still_untested = claimed[rows], np.abs(self._v[rows]), untested[rows]
             for here, slopes in self._slopes(values, steps, rows):
-                claim = claims[here]
-                off, slope = np.abs(claim - slopes.low), np.abs(slopes.low)
-                size = np.maximum(slope, np.abs(claim))
-                terms = np.minimum(typical, CANCELS * slope)
-                terms[slope == 0] = typical
-                terms = np.maximum(terms, slopes.steepness)
-                allowed = slopes.bar + rounding_part(UNIT) * np.maximum(size, terms)
-                require((off <= allowed).all())
-                tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
-                tested |= slopes.still & (claim == 0)
-                parts = (off + allowed) / np.maximum(size, typical)
-                bound = max(bound, float(parts.max(initial=0.0, where=tested)))
+                tested, error = _test_claims(claims[here], slopes, typical)
+                bound = max(bound, error)
                 still_untested[here] &= ~tested
                 sizes[here] *= slopes.bar
             bars[rows], untested[rows] = sizes, still_untested
@@ -189,6 +174,31 @@ class SlopeTest:
             noise = _UNITS[: centre.size], _ZEROS[: centre.size], centre.size
             table = DifferenceTable(steps, centre, part[0::2], part[1::2], *noise)
             yield here, measured_slopes(table).without_kinks()
+
+
+def _test_claims(claim: Values, slopes: Slopes, typical: float) -> tuple[Mask, float]:
+    """Which rows of J u as claimed are tested, and the bound of an error in these.
+
+    The law (`_compare/tolerances.py`): a row along a random tangent tolerates nothing but the error
+    bar of the measured slope, which is infinite unless F is plainly smooth, and the rounding of the
+    claim, whose terms may cancel along u. Both must be small beside the slope for a row to be
+    tested.
+
+    Args:
+        claim, slopes: of some rows.
+        typical: root mean square of all claims; the unit of the bound, or the row if it is larger.
+    """
+    off, slope = np.abs(claim - slopes.low), np.abs(slopes.low)
+    size = np.maximum(slope, np.abs(claim))
+    terms = np.minimum(typical, CANCELS * slope)
+    terms[slope == 0] = typical
+    terms = np.maximum(terms, slopes.steepness)
+    allowed = slopes.bar + rounding_part(UNIT) * np.maximum(size, terms)
+    require((off <= allowed).all())
+    tested = allowed <= SHARP_RESOLUTION * np.maximum(size, SMALL * typical)
+    tested |= slopes.still & (claim == 0)
+    errors = (off + allowed) / np.maximum(size, typical)
+    return tested, float(errors.max(initial=0.0, where=tested))
 
 
 class Rows:
