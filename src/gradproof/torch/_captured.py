@@ -212,21 +212,22 @@ class Captured:
         converted, to recognise them. UsageError where a tensor that requires grad has no
         counterpart in `fn`: neither itself nor one of its name.
         """
-        found, before = Captured(fn), Captured(twin)
-        names = {name: self._names.get(id(t), name) for name, t in before.tensors.items()}
-        wanted = [name for name, tensor in self.tensors.items() if tensor.requires_grad]
-        if missing := [name for name in wanted if name not in names.values()]:
-            raise UsageError(
-                f"{name_of(twin)} reads no tensor {missing[0]}, which {name_of(self.fn)} reads "
-                "from outside of its arguments; pass it as an argument to both"
-            )
-        known = {own: name for own, name in names.items() if name in self._names.values()}
-        found._spots = [
-            replace(
-                spot, names={place: known[own] for place, own in spot.names.items() if own in known}
-            )
-            for spot in found._spots
-        ]
+        found = Captured(fn)
+        # From names in `fn`, which are those in `twin`, to names here.
+        counterparts: dict[Name, Name] = {
+            own: self._names.get(id(tensor), own) for own, tensor in Captured(twin).tensors.items()
+        }
+        for name, tensor in self.tensors.items():
+            if tensor.requires_grad and name not in counterparts.values():
+                raise UsageError(
+                    f"{name_of(twin)} reads no tensor {name}, which {name_of(self.fn)} reads "
+                    "from outside of its arguments; pass it as an argument to both"
+                )
+        known = set(self._names.values())
+        for k, spot in enumerate(found._spots):
+            names = {place: counterparts.get(own) for place, own in spot.names.items()}
+            exchanged = {place: name for place, name in names.items() if name in known}
+            found._spots[k] = replace(spot, names=exchanged)
         return found
 
 
