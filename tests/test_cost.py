@@ -169,11 +169,13 @@ def test_a_refusal_of_the_drop_in_takes_four_times_the_runs_of_slow_mode(
 
 
 def test_what_cannot_be_decided_costs_twice_the_runs_of_slow_mode() -> None:
-    x = normal(30, 2)
-    counted = Counted(lambda x: torch.cdist(x, x))  # without a double backward; noise at infinity
-    report = gradproof.check(counted, x, seed=0)
-    assert report.verdict == "inconclusive", str(report)
-    assert counted.runs + counted.backwards <= 2 * (2 * 60 + 2 * 900)
+    verdicts = set()
+    for seed in range(1, 5):  # which of them is decided depends on the rounding of the machine
+        counted = Counted(lambda x: torch.cdist(x, x))  # once differentiable; noise at infinity
+        verdicts.add(gradproof.check(counted, normal(30, 2, seed=seed), seed=0).verdict)
+        assert counted.runs + counted.backwards <= 2 * (2 * 60 + 2 * 900)
+    assert "inconclusive" in verdicts
+    assert "failed" not in verdicts
 
 
 def test_the_checks_share_the_first_products_of_both_modes() -> None:
