@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from gradproof._adapters.raised import unsupported
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._maps.contract import DifferentiableMap, OtherOutputs
 from gradproof.errors import UsageError
 
+Twin = TypeVar("Twin", bound=DifferentiableMap)
+
 
 def twin_in_double(
     target: DifferentiableMap,
     reference: Callable[..., Any] | None,
-    build: Callable[[], DifferentiableMap],
-) -> DifferentiableMap:
+    build: Callable[[], Twin],
+) -> Twin:
     """The map that `build` makes in double precision, with as many outputs as the target.
 
     Args:

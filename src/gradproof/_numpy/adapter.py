@@ -31,7 +31,7 @@ from gradproof._data.inputs import name_of, parameter_names, selected_positions
 from gradproof._data.space import Array
 from gradproof._guard import restored
 from gradproof._guard.random import RandomState, draw_numbers, effect_on, source_of
-from gradproof._maps.contract import DifferentiableMap, Unsupported
+from gradproof._maps.contract import Unsupported
 from gradproof._numpy.call import (
     HandWrittenCall,
     as_array,
@@ -279,7 +279,7 @@ class HandMap(ArrayMap):
             replace(self._call, inputs=tuple(self._call.filled_inputs(self.arrays(x))))
         )
 
-    def map_in_double(self, fn: Any = None) -> DifferentiableMap:
+    def map_in_double(self, fn: Any = None) -> HandMap:
         inputs = tuple(map(double_precision_array, self._call.inputs))
         kwargs = {name: double_precision_array(value) for name, value in self._call.kwargs.items()}
         hand = self._claims if fn is None else fn

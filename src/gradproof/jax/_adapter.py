@@ -19,28 +19,16 @@ from gradproof._adapters.raised import unsupported
 from gradproof._data.held import finite_point
 from gradproof._data.options import container
 from gradproof._data.space import Array, Space, norm
-from gradproof._maps.contract import DifferentiableMap, Trait, Transform, Unsupported
+from gradproof._maps.contract import Trait, Transform, Unsupported
 from gradproof.errors import UsageError
 from gradproof.jax._call import JaxCall
 from gradproof.jax._constants import double_precision
-from gradproof.jax._programs import Flat, Programs, compiled_call
 from gradproof.jax._rounding import Rounded
-from gradproof.jax._rules import (
-    UNTRACED,
-    equations_of,
-    is_plain,
-    transform_result,
-    unit_of_cast,
-    untraced_reason,
-)
+from gradproof.jax._rules import UNTRACED, transform_result, untraced_reason
 from gradproof.jax._samples import array_like as array_like
 from gradproof.jax._samples import values_of as values_of
-from gradproof.jax._tree import (
-    JaxArguments,
-    device_of,
-    double_precision_value,
-    named_outputs,
-)
+from gradproof.jax._traced import TracedFunction
+from gradproof.jax._tree import JaxArguments, double_precision_value, named_outputs
 
 
 def build(
@@ -63,9 +51,6 @@ def build(
     return JaxMap(JaxCall(JaxArguments(fn, inputs, kwargs or {}, names, wrt)))
 
 
-# JAX compiles these anew in every call that is not compiled itself.
-_LOOPS = ("scan", "while", "cond", "checkpoint", "remat2", "shard_map", "pallas_call")
-_RANDOM = ("random_", "threefry", "rng_")
 _FINEST = 2.0**-50  # unit round-off of a run that shows whether tracing changes the rules
 _ANOTHER = 0.1  # part of a gradient by which another one differs
 
@@ -76,76 +61,44 @@ class JaxMap(ArrayMap):
     JAX's VJP goes by another convention than the contract, whose inner product is
     Re sum conj(a) b: J^T v = conj(vjp(conj(v))).
 
-    Compiled is what has no rule but JAX's own (`Flat`), and what has loops, which JAX compiles anew
-    in every call that is not compiled itself. All else runs as JAX runs it: a rule of the user's is
-    Python, which may draw, count, or go by the numbers that it is handed.
+    What JAX makes of the function, `_traced`, is shared with the maps of the function at other
+    points, and so is its map in double precision, `_twin`. Of the point are `_here`, `_value` and
+    `_linearized`, each made when it is first asked for.
+
+    Args:
+        call: the function at its arguments.
+        output_names: of a function in double precision that is compiled in fewer bits. It is not
+            called then, which would compile each of its operations.
     """
 
-    def __init__(self, call: JaxCall, single: JaxMap | None = None) -> None:
+    def __init__(self, call: JaxCall, output_names: Sequence[str] | None = None) -> None:
         self.call, self.precision_context = call, call.arguments.precision_context
-        # Whether F at the point is a call of the function. In double precision it is none where
-        # `single`, of the same function, is compiled: to call it would compile each operation.
-        self._is_called = single is None
         self._rounding: Rounded | None = None  # with which every operation is rounded
-        self._jaxprs: dict[Any, Any] = {}  # traced once for all rounded runs, at any point
-        self._kept: tuple[Any, Callable[..., Any]] | None = None  # value and backward of a call
-        self._twin: JaxMap | None = None  # the function in double precision, at any point
+        self._twin: JaxMap | None = None
         self._here: Sequence[Any] = ()  # arrays at the point; nothing writes there, or keeps them
+        self._value: Array | None = None  # F at the point
+        self._linearized: tuple[Any, Callable[..., Any]] | None = None  # value, and backward
         with self.precision_context():
             super().__init__(call.name, *call.arguments.pieces_and_point())
-            if single is None or self._flat is None:
-                self._is_called = True
+            self._traced = TracedFunction(call, self.arrays_here())
+            compiled = None if output_names is None else self._traced.compiled
+            self._is_called = compiled is None  # F at the point is a call of the function
+            if output_names is None or compiled is None:
                 result = container(f"the result of {self.name}", call.result(self.arrays_here()))
                 outputs = named_outputs(result)
             else:
-                kinds = zip(single.outputs, self._flat.outputs, strict=True)
-                outputs = [(like.slot.name, np.zeros(k.shape, k.dtype)) for like, k in kinds]
-            has_loops = any(each.primitive.name in _LOOPS for each in self.program)
-            self._programs: Programs | None = {} if has_loops else None
-        self.start(outputs)
-        self._value: Array | None = None
-        if self._is_called:
-            self._value = self.codomain_vector([array for _, array in outputs])
-
-    @cached_property
-    def _jaxpr(self) -> Any:
-        """What JAX makes of the function; None where it cannot be traced."""
-        try:
-            return jax.make_jaxpr(self.call.function)(*self.arrays_here())
-        except Exception:  # of the user's, or JAX's about values that steer: nothing is known
-            return None
-
-    @cached_property
-    def program(self) -> list[Any]:
-        """The equations of the function, those inside of others too, as far as they are known."""
-        return [] if self._jaxpr is None else list(equations_of(self._jaxpr.jaxpr))
-
-    @cached_property
-    def _flat(self) -> Flat | None:
-        """What is compiled of a function all of whose rules are JAX's own, on no device.
-
-        Compiled, it must be the function that was called: not one that goes by how often it is.
-        """
-        call = self.call
-        if call.pull is not None or call.push is not None:
-            return None
-        if any(device_of(value) is not None for value in call.arguments.values):
-            return None
-        if self._jaxpr is None or self._jaxpr.effects or not all(map(is_plain, self.program)):
-            return None
-        found = Flat(self._jaxpr)
-        return found if not self._is_called or self._is_as_compiled(found) else None
+                zeros = [np.zeros(each.shape, each.dtype) for each in compiled.outputs]
+                outputs = list(zip(output_names, zeros, strict=True))
+            self.start(outputs)
+            # Its derivatives as compiled programs. None where it has none, or they are another's.
+            self._compiled = self._traced.compiled
+            if self._is_called:
+                self._keep_value(self.codomain_vector([array for _, array in outputs]))
 
     @property
     def is_compiled(self) -> bool:
         """Whether derivatives are of the compiled program: their value is the function's own."""
-        with self.precision_context():
-            return self._flat is not None
-
-    def _is_as_compiled(self, flat: Flat) -> bool:
-        """Whether the kept call returned what the compiled program does, but for rounding."""
-        again = flat.run("value", self.given_point)[0]
-        return is_near(self.kept_value(), again, ROUNDINGS * self.resolution)
+        return self._compiled is not None
 
     def another_value(self, *, forward: bool = False) -> str:
         """That what comes with a derivative is not the function's value; "" where it is.
@@ -169,11 +122,11 @@ class JaxMap(ArrayMap):
 
     def _compiled_result(self, way: str, *vectors: Array) -> list[Array] | None:
         """What a compiled derivative gives, which counts as a call; None where there is none."""
+        if self._compiled is None:
+            return None
+        self.counts.add("jvp" if way.startswith("jvp") else "vjp")
         with self.precision_context():
-            if self._flat is None:
-                return None
-            self.counts.add("jvp" if way.startswith("jvp") else "vjp")
-            return transform_result(self._flat.run, way, self.given_point, *vectors)  # type: ignore[no-any-return] # a list
+            return transform_result(self._compiled.run, way, self.given_point, *vectors)  # type: ignore[no-any-return] # a list
 
     def value(self, x: Array) -> Array:
         """F(x); at the point by a call of a called function, which shows whether it repeats."""
@@ -183,9 +136,9 @@ class JaxMap(ArrayMap):
 
     def _value_at(self, x: Array) -> Array:
         is_here = self._is_called and np.array_equal(x, self.point)
-        if is_here or self._flat is None:
+        if is_here or self._compiled is None:
             return self.codomain_vector(self.run(self.arrays_here() if is_here else self.arrays(x)))
-        return self._flat.run("value", self.whole_point(x))[0]
+        return self._compiled.run("value", self.whole_point(x))[0]
 
     def vjp(self, v: Array) -> Array:
         if (found := self._compiled_result("vjp", v)) is None:
@@ -207,10 +160,20 @@ class JaxMap(ArrayMap):
     def kept_value(self) -> Array:
         if self._value is None:
             with self.precision_context():
-                self._value = self._value_at(self.point)
-                if self._is_called and self._flat and not self._is_as_compiled(self._flat):
-                    self._flat = None
+                self._keep_value(self._value_at(self.point))
+        assert self._value is not None
         return self._value
+
+    def _keep_value(self, value: Array) -> None:
+        """Keep F at the point, and compiled derivatives only where they are of the same function.
+
+        One that goes by how often it is called returns something else than its compiled program.
+        """
+        self._value = value
+        if self._compiled is not None:
+            again = self._compiled.run("value", self.given_point)[0]
+            if not is_near(value, again, ROUNDINGS * self.resolution):
+                self._compiled = None
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         return list(self._call_result("value", self.call.function, arrays))
@@ -219,7 +182,7 @@ class JaxMap(ArrayMap):
         """fn(*arrays), a tuple: rounded, compiled, or as JAX runs it."""
         if self._rounding is not None:
             return self._rounding.run(name, fn, arrays)
-        return compiled_call(self._programs, name, fn, arrays)
+        return self._traced.run(name, fn, arrays)
 
     def cotangents(self, v: Array) -> list[Any]:
         """By JAX's convention, as are gradients on the way inward."""
@@ -229,7 +192,7 @@ class JaxMap(ArrayMap):
         return super().domain_vector(_conjugates(gradients, self.inputs))
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
-        if self._rounding is None and self._programs is None and self.call.pull is None:
+        if self._rounding is None and not self._traced.has_loops and self.call.pull is None:
             return tuple(transform_result(self._linearize()[1], tuple(cotangents)))
         given = [*self.arrays_here(), *cotangents]
         return tuple(transform_result(self._call_result, "vjp", self.call.gradient, given))
@@ -242,8 +205,8 @@ class JaxMap(ArrayMap):
 
     def transposed_vjp(self, u: Array, v: Array) -> tuple[Array, Array]:
         """J u from the transpose of v -> J^T v, which JAX takes in v."""
-        if (flat := self._compiled_result("transposed", u, v)) is not None:
-            return flat[0], self.domain.zero_still_entries(flat[1])
+        if (found := self._compiled_result("transposed", u, v)) is not None:
+            return found[0], self.domain.zero_still_entries(found[1])
         with self.precision_context():
             given = [*self.arrays_here(), *self.directions(u), *self.cotangents(v)]
             with unsupported():  # whatever a rule does that is not made to be differentiated
@@ -298,9 +261,10 @@ class JaxMap(ArrayMap):
 
     def _linearize(self) -> tuple[Any, Callable[..., Any]]:
         """Value and backward of a call that has its own arrays. Unsupported where it has none."""
-        if self._kept is None:
-            self._kept = transform_result(jax.vjp, self.call.function, *self.arrays(self.point))
-        return self._kept
+        if self._linearized is None:
+            arrays = self.arrays(self.point)
+            self._linearized = transform_result(jax.vjp, self.call.function, *arrays)
+        return self._linearized
 
     def transforms(self) -> Sequence[Transform]:
         """Transforms other than those of AD; none of a derivative that was written by hand."""
@@ -329,16 +293,17 @@ class JaxMap(ArrayMap):
         pairs = zip(self.inputs, made._here, strict=True)
         rounded = np.concatenate([piece.vector(array) for piece, array in pairs])
         made.point, made.held = finite_point(self.domain, rounded)
-        made._kept = made._value = None
+        made._linearized = made._value = None
         return made
 
-    def map_in_double(self, fn: Callable[..., Any] | None = None) -> DifferentiableMap:
+    def map_in_double(self, fn: Callable[..., Any] | None = None) -> JaxMap:
         """The same function, or `fn`, in double precision; the own one is traced only once."""
         if fn is None and self._twin is not None:
             is_here = np.array_equal(self._twin.point, self.point)
             return self._twin if is_here else self._twin.map_at(self.point)
 
-        single = self if fn is None and self.is_compiled else None
+        is_same = fn is None and self.is_compiled
+        output_names = [slot.name for slot in self.codomain.slots] if is_same else None
 
         def build_twin() -> JaxMap:
             with double_precision():
@@ -346,44 +311,34 @@ class JaxMap(ArrayMap):
                 changed = self.call.arguments.with_changes(
                     arrays, double_precision_value, double_precision_value(fn)
                 )
-                made = JaxMap(replace(self.call, arguments=changed), single)
+                made = JaxMap(replace(self.call, arguments=changed), output_names)
                 return made.share_limits_of(self)
 
         found = twin_in_double(self, fn, build_twin)
         # `jax.random.normal(key, shape)`, for one, draws by the default dtype, which the context
         # changes, and draws in the dtype of the inputs follow these.
-        if isinstance(found, JaxMap) and self.drawn_bits() != found.drawn_bits():
+        if self._traced.drawn_bits() != found._traced.drawn_bits():
             raise Unsupported(
                 "it draws other random numbers; draw in float32, and cast to the dtype of the input"
             )
-        if isinstance(found, JaxMap) and (without_casts := found.map_without_casts()):
-            found = without_casts
-        if fn is None and isinstance(found, JaxMap):
+        found = found.map_without_casts() or found
+        if fn is None:
             self._twin = found
         return found
 
     @property
     def cast_unit(self) -> float:
-        with self.precision_context():
-            return max(map(unit_of_cast, self.program), default=0.0)
+        return self._traced.cast_unit
 
     def map_without_casts(self) -> JaxMap | None:
-        if not self.cast_unit or self._rounding is not None:
+        if not self.cast_unit or self._rounding is not None or not self._has_same_rules_traced:
             return None
-        with self.precision_context():
-            if not self._has_same_rules_traced:
-                return None
-            found = self._map_of_rounding(0.0, 0.0, 0)
-            try:
-                found.vjp(np.ones(self.codomain.size))
-            except Unsupported:
-                return None
-            return found
-
-    def drawn_bits(self) -> list[str]:
-        """The random bits that it is known to draw, in their order: how many and how long."""
-        drawing = [each for each in self.program if each.primitive.name.startswith(_RANDOM)]
-        return [str(out.aval) for each in drawing for out in each.outvars]
+        found = self._map_of_rounding(0.0, 0.0, 0)
+        try:
+            found.vjp(np.ones(self.codomain.size))
+        except Unsupported:
+            return None
+        return found
 
     def rounded_map(self, unit: float, tiny: float, seed: int) -> JaxMap:
         """Arrays of double precision go to it, and come back, as those of NumPy."""
@@ -394,7 +349,7 @@ class JaxMap(ArrayMap):
     @cached_property
     def _has_same_rules_traced(self) -> bool:
         """Whether the rules claim the same where they are traced, as in rounded runs."""
-        if self._flat is not None:
+        if self._compiled is not None:
             return True
         v = np.ones(self.codomain.size)
         try:
@@ -405,10 +360,10 @@ class JaxMap(ArrayMap):
         return not norm(gap) > _ANOTHER * norm(known)
 
     def _map_of_rounding(self, unit: float, tiny: float, seed: int) -> JaxMap:
-        jaxprs = self._jaxprs if self._flat is None else self._flat.rounded
+        jaxprs = self._traced.rounded if self._compiled is None else self._compiled.rounded
         made = copy.copy(self)
         made._rounding = Rounded(unit, tiny, seed, jaxprs)
-        made._flat, made._value, made._here = None, None, ()
+        made._compiled, made._value, made._here = None, None, ()
         made.inputs = [each.numpy_piece() for each in self.inputs]
         made.outputs = [each.numpy_piece() for each in self.outputs]
         if not unit:  # an output that the function casts by name is not cast either

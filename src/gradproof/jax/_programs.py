@@ -20,34 +20,9 @@ import numpy as np
 from jax.extend import core
 
 from gradproof._data.space import Array
-from gradproof.jax._rules import (
-    UNTRACED,
-    equations_of,
-    functions_in,
-    programs_in,
-)
+from gradproof.jax._rules import equations_of, functions_in, programs_in
 
 _KEPT = 64  # compiled programs; a check makes up to ten
-
-Programs = dict[str, Callable[..., Any]]
-
-
-def compiled_call(
-    programs: Programs | None, name: str, fn: Callable[..., Any], arrays: Sequence[Any]
-) -> Any:
-    """fn(*arrays), a tuple of arrays; compiled where there are programs to keep it among, by name.
-
-    Arrays are of the same shapes and dtypes in every call.
-    """
-    if programs is None:
-        return fn(*arrays)
-    if name not in programs:
-        programs[name] = jax.jit(fn)
-    try:
-        return programs[name](*arrays)
-    except (TypeError, *UNTRACED):
-        programs[name] = fn  # what steers by values cannot be traced
-        return fn(*arrays)
 
 
 @dataclass(frozen=True)
@@ -113,8 +88,8 @@ def _itself_or_unique(value: Any) -> Hashable:
     return value  # type: ignore[no-any-return]  # it has a hash
 
 
-class Flat:
-    """Derivatives of a traced function whose rules are JAX's own, between flat real vectors.
+class CompiledDerivatives:
+    """Value and derivatives of a traced function, as programs between flat real vectors.
 
     Each way to ask is one program, into which a vector goes as a whole and which hands back one:
     no transfer of each array, and nothing is traced again. Complex entries are two coordinates;
@@ -126,7 +101,8 @@ class Flat:
         self._program = _Program(_identity_of(traced.jaxpr), traced.jaxpr)
         # Jaxprs of its rounded runs, for the next check too where they hold no arrays of the user.
         self.rounded = {} if traced.consts else _rounded_programs(self._program)
-        self._ways: Programs = {}  # those used: to find one among all the program is hashed
+        # Those used: to find one among all, the program is hashed.
+        self._ways: dict[str, Callable[..., Any]] = {}
 
     def run(self, way: str, *vectors: Array) -> list[Array]:
         """The vectors that a way of `_WAYS` makes of these."""
