@@ -42,7 +42,6 @@ LAYERS = {
     "_command_arguments": 9,
     "_survey": 9,
     "pytest_plugin": 9,
-    "_output": 9,
     "_asserts": 9,
     "strategies": 9,
 }

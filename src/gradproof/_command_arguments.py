@@ -21,8 +21,13 @@ from gradproof._data.by_hand import ByHand
 from gradproof._data.exceptions import exception_line, first_line
 from gradproof._data.frames import users_traceback
 from gradproof._data.options import short_repr
-from gradproof._data.specs import drawn_array
 from gradproof.errors import UsageError
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+COMPLEX = ("complex64", "complex128")
+INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+
+_FORM = re.compile(r"(?P<dtype>\w+)\[(?P<shape>([0-9]{1,18}(,[0-9]{1,18})*)?)\]")
 
 
 class UserCodeError(UsageError):
@@ -111,7 +116,7 @@ def call_arguments(
                 values = np.load(text)
                 dtype = str(values.dtype)
             else:
-                values, dtype = drawn_array(text, rng)
+                values, dtype = _drawn_array(text, rng)
             return arrays.array_from_numpy(values, dtype, device)
         except UsageError:
             raise
@@ -129,6 +134,41 @@ def call_arguments(
         raise UsageError("ARGUMENT: give at least one array, such as float64[8,16] or x.npy")
     inputs = [argument_value("ARGUMENT", text) for text in arguments.arguments]
     return inputs, {name: argument_value(f"--kwarg {name}", text) for name, text in named.items()}
+
+
+def _drawn_array(text: str, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], str]:
+    """Values of the array that a text describes, and its dtype.
+
+    Args:
+        text: `DTYPE[SIZE,...]`; blanks are ignored.
+        rng: draws standard normal numbers; 0 and 1 for the dtypes of whole numbers.
+
+    Returns:
+        Values in float64, complex128 or int64, to be cast to the dtype, and the name of that. Real
+        and imaginary parts are independent.
+
+    Raises:
+        UsageError: another form, an unknown dtype, a size that is no integer >= 0.
+    """
+    match = _FORM.fullmatch(re.sub(r"\s", "", text))
+    if match is None:
+        raise UsageError(
+            "array: expected DTYPE[SIZE,...] such as float64[3,4], where sizes are integers >= 0 "
+            f"of at most 18 digits, got {short_repr(text)}"
+        )
+    dtype, known = match["dtype"], FLOATS + COMPLEX + INTEGERS
+    if dtype not in known:
+        raise UsageError(
+            f"array: unknown dtype {short_repr(dtype)} in {short_repr(text)}; "
+            f"use {', '.join(known)}"
+        )
+    shape = tuple(map(int, re.findall("[0-9]+", match["shape"])))
+    if dtype in INTEGERS:
+        return np.asarray(rng.integers(0, 2, shape)), dtype
+    values = np.asarray(rng.standard_normal(shape))
+    if dtype in COMPLEX:
+        values = values + 1j * rng.standard_normal(shape)
+    return np.asarray(values), dtype
 
 
 def _is_array(text: str) -> bool:

@@ -18,7 +18,6 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.progress import track
 
-from gradproof import _output
 from gradproof._data.by_hand import ByHand
 from gradproof._data.exceptions import exception_line
 from gradproof._data.frames import users_traceback
@@ -26,7 +25,7 @@ from gradproof._data.inputs import name_of
 from gradproof._data.options import mapping, short_repr
 from gradproof._data.records import Report, Verdict
 from gradproof._engine import check
-from gradproof._render import terminal
+from gradproof._render import save_reports, terminal
 from gradproof._render._spans import WIDTH
 from gradproof.errors import UsageError
 
@@ -242,5 +241,5 @@ class SurveyReport:
         Raises:
             UsageError: another ending; a file that can't be written; Jinja2 is missing.
         """
-        _output.save_reports(list(self.reports.items()), str(path), "path")
+        save_reports(list(self.reports.items()), str(path), "path")
         return Path(path)

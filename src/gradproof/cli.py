@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.markup import escape
 
 import gradproof
-from gradproof import _output
 from gradproof._command_arguments import (
     UserCodeError,
     call_arguments,
@@ -30,7 +29,7 @@ from gradproof._command_arguments import (
 from gradproof._data.records import Verdict
 from gradproof._data.settings import CHECK_NAMES, SEED, new_seed
 from gradproof._data.visible import escape_invisible
-from gradproof._render import json, terminal
+from gradproof._render import json, prepare_file, save_reports, terminal
 from gradproof._survey import CaseResult, SurveyReport
 from gradproof.errors import UsageError
 
@@ -123,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     for form in ("html", "json"):  # refused now, if they cannot be written at the end
         if (file := getattr(arguments, form)) is not None:
-            _output.prepare_file(file, f"--{form}", (form,))
+            prepare_file(file, f"--{form}", (form,))
     given = SEED("--seed", arguments.seed)
     seed = new_seed() if given is None else given
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
@@ -145,7 +144,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         _print_reports([CaseResult(report.target, report)])
     for form in ("json", "html"):
         if (file := getattr(arguments, form)) is not None:
-            _output.save_reports([(report.target, report)], file, f"--{form}")
+            save_reports([(report.target, report)], file, f"--{form}")
     return STATUS_OF[report.verdict]
 
 

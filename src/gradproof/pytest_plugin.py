@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 
-from gradproof import _asserts, _output
+from gradproof import _asserts
 from gradproof._asserts import WAYS, assert_derivatives, undecided_line
 from gradproof._data import options
 from gradproof._data.records import Report, Verdict
 from gradproof._data.settings import SEED
-from gradproof._render import json, summary
+from gradproof._render import json, prepare_file, save_reports, summary
 from gradproof.errors import DerivativeError, UsageError
 
 MARKER = "gradproof(**options): defaults of check_derivatives in this module, class or function"
@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         options.choice_kind(WAYS)("gradproof_inconclusive", config.getini("gradproof_inconclusive"))
         SEED("--gradproof-seed", config.getoption("gradproof_seed"))
         if file is not None:
-            _output.prepare_file(file, "--gradproof-report")
+            prepare_file(file, "--gradproof-report")
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     run = _Run(config)
@@ -227,7 +227,7 @@ class _Collector:
         if self._file is not None:
             named = self._named_checks()
             reports = [(name, json.load(checked["json"])) for name, checked in named]
-            _output.save_reports(reports, self._path, "--gradproof-report")
+            save_reports(reports, self._path, "--gradproof-report")
 
     def _named_checks(self) -> list[tuple[str, Checked]]:
         """Each with a name of its own: the second check of a test is `test_op #2`."""
