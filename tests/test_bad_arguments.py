@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import collections
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -108,50 +105,6 @@ def test_compare_names_its_own_arguments():
     ]:
         with pytest.raises(UsageError, match=sentence):
             gradproof.compare(*arguments, POINT)
-
-
-@dataclasses.dataclass
-class Node:
-    value: object
-    next: object = None
-
-
-def nested(kind, deep):
-    value = POINT
-    for _ in range(deep):
-        value = kind(value)
-    return value
-
-
-KINDS = [
-    lambda value: [value],
-    lambda value: (value, 1),
-    lambda value: {"a": value},
-    lambda value: collections.OrderedDict(a=value),
-    lambda value: Node(1.0, value),
-    lambda value: [value, value],
-]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("deep", [101, 2000])
-def test_containers_nested_too_deep(kind, deep):
-    deeply = nested(kind, deep)
-    assert refused(inputs=(deeply,)).startswith("inputs: a container nested more than 100 deep")
-    assert refused(kwargs={"a": deeply}).startswith("kwargs: a container nested more than 100")
-    assert refused(args=(deeply,)).startswith("args: a container nested more than 100")
-    assert refused(kwargs=None, names=deeply).startswith("names: expected a list of names")
-
-
-def test_containers_that_hold_themselves():
-    ring = [POINT]
-    ring.append(ring)
-    both = Node(ring)
-    both.next = {"a": both}
-    for one in (ring, both, (1, ring)):
-        assert "holds itself" in refused(inputs=one)
-        assert refused(checks=one).startswith("checks: expected a list of names")
-    assert refused(wrt=ring).startswith("wrt: expected names, patterns or positions, got array")
 
 
 def test_a_function_needs_its_derivative():

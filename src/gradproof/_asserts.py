@@ -8,7 +8,7 @@ from typing import Any
 
 from gradproof._data.by_hand import ByHand
 from gradproof._data.frames import drop_our_frames, users_frame
-from gradproof._data.options import choice_kind
+from gradproof._data.options import parse_choice
 from gradproof._data.records import Report, Verdict
 from gradproof._render import summary
 from gradproof.errors import DerivativeError, DerivativeWarning, UsageError
@@ -54,7 +54,7 @@ def chosen_way(inconclusive: str | None) -> str:
     """What an inconclusive check does: as asked for, or by default. UsageError for other words."""
     __tracebackhide__ = True
     asked = _run.inconclusive if inconclusive is None else inconclusive
-    chosen: str = choice_kind(WAYS)("inconclusive", asked)
+    chosen: str = parse_choice("inconclusive", asked, WAYS)
     return chosen
 
 

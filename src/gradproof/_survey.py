@@ -22,7 +22,7 @@ from gradproof._data.by_hand import ByHand
 from gradproof._data.exceptions import exception_line
 from gradproof._data.frames import users_traceback
 from gradproof._data.inputs import name_of
-from gradproof._data.options import mapping, short_repr
+from gradproof._data.options import parse_mapping, short_repr
 from gradproof._data.records import Report, Verdict
 from gradproof._engine import check
 from gradproof._render import save_reports, terminal
@@ -101,7 +101,7 @@ def survey(cases: Iterable[Case], executor: Executor | None = None) -> Iterator[
     for case in cases:
         if not isinstance(case, Case):
             raise UsageError(f"cases: expected records gradproof.Case, got {type(case).__name__}")
-        mapping("options", case.options)
+        parse_mapping("options", case.options)
         named[unique_name(case.name or name_of(case.function), named)] = case
     if not named:
         raise UsageError("cases: expected at least one gradproof.Case")

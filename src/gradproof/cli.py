@@ -27,7 +27,7 @@ from gradproof._command_arguments import (
     target_function,
 )
 from gradproof._data.records import Verdict
-from gradproof._data.settings import CHECK_NAMES, SEED, new_seed
+from gradproof._data.settings import CHECK_NAMES, new_seed, parse_seed
 from gradproof._data.visible import escape_invisible
 from gradproof._render import json, prepare_file, save_reports, terminal
 from gradproof._survey import CaseResult, SurveyReport
@@ -123,8 +123,8 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     for form in ("html", "json"):  # refused now, if they cannot be written at the end
         if (file := getattr(arguments, form)) is not None:
             prepare_file(file, f"--{form}", (form,))
-    given = SEED("--seed", arguments.seed)
-    seed = new_seed() if given is None else given
+    is_drawn = arguments.seed is None
+    seed = new_seed() if is_drawn else parse_seed("--seed", arguments.seed)
     with contextlib.redirect_stdout(sys.stderr):  # the report's alone
         function = target_function("TARGET", arguments.target)
         options = _check_options(arguments)
@@ -138,7 +138,7 @@ def _run_check(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
         except BaseException as error:  # the function refuses these arguments, or ends the process
             raise UserCodeError(arguments.target, error) from error
     # The seed makes the arrays too, so that this line repeats the whole run.
-    line = shlex.join(["gradproof", *argv, *(["--seed", str(seed)] if given is None else [])])
+    line = shlex.join(["gradproof", *argv, *(["--seed", str(seed)] if is_drawn else [])])
     report = dataclasses.replace(report, repeat=line)
     if not arguments.quiet:
         _print_reports([CaseResult(report.target, report)])

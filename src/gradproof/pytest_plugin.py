@@ -25,7 +25,7 @@ from gradproof import _asserts
 from gradproof._asserts import WAYS, assert_derivatives, undecided_line
 from gradproof._data import options
 from gradproof._data.records import Report, Verdict
-from gradproof._data.settings import SEED
+from gradproof._data.settings import parse_seed
 from gradproof._render import json, prepare_file, save_reports, summary
 from gradproof.errors import DerivativeError, UsageError
 
@@ -67,8 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     file = config.getoption("gradproof_report")
     try:  # now, not after an hour of tests
-        options.choice_kind(WAYS)("gradproof_inconclusive", config.getini("gradproof_inconclusive"))
-        SEED("--gradproof-seed", config.getoption("gradproof_seed"))
+        way = config.getini("gradproof_inconclusive")
+        options.parse_choice("gradproof_inconclusive", way, WAYS)
+        if (seed := config.getoption("gradproof_seed")) is not None:
+            parse_seed("--gradproof-seed", seed)
         if file is not None:
             prepare_file(file, "--gradproof-report")
     except UsageError as error:

@@ -170,24 +170,6 @@ def test_options_of_the_drop_in_are_refused_by_name(face, options, words):
         face(torch.sin, real(2), **options)
 
 
-@both_faces
-def test_containers_of_the_drop_in_that_hold_themselves(face):
-    ring = [real(2)]
-    ring.append(ring)
-    with pytest.raises(UsageError, match="inputs: a container nested more than 100 deep"):
-        face(lambda x: x, (ring,))
-
-
-def test_a_result_that_holds_itself():
-    def function(x):
-        result = [x * 2]
-        result.append(result)
-        return result
-
-    with pytest.raises(UsageError, match="the result of function: a container nested more than"):
-        gradproof.check(function, (real(2),), seed=0)
-
-
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
 def test_a_mode_that_pytorch_lacks_for_the_inputs_is_reported_in_a_sentence(layout):
     x = torch.eye(2, dtype=F64).to_sparse(layout=layout).requires_grad_()

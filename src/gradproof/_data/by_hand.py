@@ -86,13 +86,13 @@ def by_hand(
         >>> str(gradproof.check(sine, np.linspace(0, 1, 4)).verdict)
         'passed'
     """
-    options.function("fn", fn)
+    options.parse_function("fn", fn)
     functions = {"vjp": vjp, "jvp": jvp, "hess": hess, "hessp": hessp}
     for name, claim in functions.items():
-        options.kind_or_none(options.function)(name, claim)
+        options.parse_optional(options.parse_function, name, claim)
     if grad is not None and grad is not True:
-        options.function("grad", grad)
-    more = options.container("args", options.sequence("args", args))
+        options.parse_function("grad", grad)
+    more = options.parse_sequence("args", args)
     made = ByHand(fn, vjp, jvp, jac, grad, hess, hessp, more)
     if not made.claims:
         raise UsageError(f"by_hand: expected at least one of {'=, '.join(CLAIMS)}=")

@@ -22,7 +22,7 @@ def input_selection(wrt: Any) -> tuple[Any, ...] | None:
         return None
     kinds = "names, patterns or positions"
     several = not isinstance(wrt, (str, Integral))
-    found = options.sequence("wrt", wrt, kinds) if several else (wrt,)
+    found = options.parse_sequence("wrt", wrt, kinds) if several else (wrt,)
     for one in found:
         if not isinstance(one, (str, Integral)):
             raise UsageError(f"wrt: expected {kinds}, got {short_repr(one)}")

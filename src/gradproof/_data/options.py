@@ -1,7 +1,6 @@
-"""What an option may be: each kind is a function (name, value) -> the value as it is used.
+"""Parsers of options: (name, value) -> the value as it is used.
 
-Whoever takes options has one table from their names to kinds. UsageError, one sentence that begins
-with the name, where a value is not of its kind.
+UsageError, one sentence that begins with the name, where the value is not of the kind.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from typing import Any
 
 from gradproof.errors import UsageError
 
-Kind = Callable[[str, Any], Any]
+Parser = Callable[[str, Any], Any]
 
-DEEPEST = 100  # containers in containers; what frameworks take apart by recursion ends near 300
 LETTERS = 60  # of a value in a message
 
 
@@ -37,12 +35,12 @@ def short_repr(value: Any) -> str:
     return text if len(text) <= 2 * LETTERS else f"{text[: 2 * LETTERS]}..."
 
 
-def kind_or_none(kind: Kind) -> Kind:
-    """The kind, or None."""
-    return lambda name, value: None if value is None else kind(name, value)
+def parse_optional(parser: Parser, name: str, value: Any) -> Any:
+    """What the parser makes of the value; None stays."""
+    return None if value is None else parser(name, value)
 
 
-def boolean(name: str, value: Any) -> bool:
+def parse_boolean(name: str, value: Any) -> bool:
     """True or False; also NumPy's, 0 and 1. An array is none, whatever its truth is."""
     plain = isinstance(value, (int, float)) or type(value).__name__ in ("bool", "bool_")
     if plain and getattr(value, "ndim", 0) == 0 and value in (0, 1):
@@ -50,36 +48,32 @@ def boolean(name: str, value: Any) -> bool:
     raise UsageError(f"{name}: expected True or False, got {short_repr(value)}")
 
 
-def number_kind(words: str, fits: Callable[[float], bool]) -> Kind:
-    """A real number that fits, as `words` say."""
-
-    def kind(name: str, value: Any) -> Any:
-        with contextlib.suppress(OverflowError):  # of an integer beyond all doubles
-            if isinstance(value, Real) and fits(float(value)):
-                return value
-        raise UsageError(f"{name}: expected {words}, got {short_repr(value)}")
-
-    return kind
+def parse_number(name: str, value: Any) -> Any:
+    """A real number that is not negative; it may be infinite."""
+    with contextlib.suppress(OverflowError):  # of an integer beyond all doubles
+        if isinstance(value, Real) and float(value) >= 0:
+            return value
+    raise UsageError(f"{name}: expected a number >= 0, got {short_repr(value)}")
 
 
-number = number_kind("a number >= 0", lambda size: size >= 0)  # also infinite
-positive_number = number_kind("a positive finite number", lambda size: 0 < size < math.inf)
+def parse_positive_number(name: str, value: Any) -> Any:
+    """A positive finite real number."""
+    with contextlib.suppress(OverflowError):
+        if isinstance(value, Real) and 0 < float(value) < math.inf:
+            return value
+    raise UsageError(f"{name}: expected a positive finite number, got {short_repr(value)}")
 
 
-def integer_kind(low: int, below: int | None, limits: str) -> Kind:
+def parse_integer(name: str, value: Any, low: int, limits: str, below: float = math.inf) -> Any:
     """An integer in [low, below), which `limits` says in words."""
-
-    def kind(name: str, value: Any) -> Any:
-        if type(value) is not int and not isinstance(value, Integral):
-            raise UsageError(f"{name}: expected a whole number, got {short_repr(value)}")
-        if int(value) < low or (below is not None and int(value) >= below):
-            raise UsageError(f"{name}: expected {limits}, got {short_repr(value)}")
-        return value
-
-    return kind
+    if type(value) is not int and not isinstance(value, Integral):
+        raise UsageError(f"{name}: expected a whole number, got {short_repr(value)}")
+    if not low <= int(value) < below:
+        raise UsageError(f"{name}: expected {limits}, got {short_repr(value)}")
+    return value
 
 
-def sequence(name: str, value: Any, of: str = "values") -> tuple[Any, ...]:
+def parse_sequence(name: str, value: Any, of: str = "values") -> tuple[Any, ...]:
     """Several values, in a tuple."""
     if type(value) in (tuple, list):
         return tuple(value)
@@ -93,37 +87,29 @@ def sequence(name: str, value: Any, of: str = "values") -> tuple[Any, ...]:
     return tuple(value)
 
 
-def strings(name: str, value: Any) -> tuple[str, ...]:
+def parse_strings(name: str, value: Any) -> tuple[str, ...]:
     """Several texts, in a tuple."""
-    found = sequence(name, value, "names")
+    found = parse_sequence(name, value, "names")
     for one in found:
         if not isinstance(one, str):
             raise UsageError(f"{name}: expected a list of names, got {short_repr(one)} in it")
     return found
 
 
-def choice_kind(known: Collection[str]) -> Kind:
+def parse_choice(name: str, value: Any, known: Collection[str]) -> str:
     """One of the known names."""
-
-    def kind(name: str, value: Any) -> str:
-        if not isinstance(value, str) or value not in known:
-            raise UsageError(f"{name}: expected one of {', '.join(known)}, got {short_repr(value)}")
-        return value
-
-    return kind
+    if not isinstance(value, str) or value not in known:
+        raise UsageError(f"{name}: expected one of {', '.join(known)}, got {short_repr(value)}")
+    return value
 
 
-def names_among(known: Collection[str]) -> Kind:
+def parse_names(name: str, value: Any, known: Collection[str]) -> tuple[str, ...]:
     """Several of the known names."""
-
-    def kind(name: str, value: Any) -> tuple[str, ...]:
-        found = strings(name, value)
-        for one in found:
-            if one not in known:
-                raise UsageError(f"{name}: unknown {unknown_name_message(one, known)}")
-        return found
-
-    return kind
+    found = parse_strings(name, value)
+    for one in found:
+        if one not in known:
+            raise UsageError(f"{name}: unknown {unknown_name_message(one, known)}")
+    return found
 
 
 def unknown_name_message(name: str, known: Collection[str]) -> str:
@@ -133,7 +119,7 @@ def unknown_name_message(name: str, known: Collection[str]) -> str:
     return f"{short_repr(name)}{meant}; choose from {', '.join(known)}"
 
 
-def mapping(name: str, value: Any) -> Mapping[str, Any]:
+def parse_mapping(name: str, value: Any) -> Mapping[str, Any]:
     """Values by names."""
     if not isinstance(value, Mapping):
         raise UsageError(f"{name}: expected a dict from names to values, got {short_repr(value)}")
@@ -143,24 +129,10 @@ def mapping(name: str, value: Any) -> Mapping[str, Any]:
     return value
 
 
-def function(name: str, value: Any) -> Any:
+def parse_function(name: str, value: Any) -> Any:
     """Anything that can be called."""
     if not callable(value):
         raise UsageError(f"{name}: expected a function, got {short_repr(value)}")
-    return value
-
-
-def container(name: str, value: Any) -> Any:
-    """Arguments or results: containers that do not hold themselves."""
-    level, depth = {id(value): value}, 0
-    while level := {
-        id(part): part for each in level.values() for part in contained_values(each) or ()
-    }:
-        depth += 1
-        if depth > DEEPEST:
-            raise UsageError(
-                f"{name}: a container nested more than {DEEPEST} deep, or one that holds itself"
-            )
     return value
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from gradproof._data import checks, options
@@ -17,27 +18,29 @@ REFERENCES = ("double", "reference", "native")
 ACCUMULATORS = ("float32", "float64")  # formats in which a kernel may keep what it computes
 
 
-def _transforms(name: str, value: Any) -> tuple[str, ...]:
+def _parse_transforms(name: str, value: Any) -> tuple[str, ...]:
     """Names of some; True is all of them and False none."""
     if isinstance(value, bool):
         return checks.TRANSFORMS if value else ()
-    return tuple(options.names_among(checks.TRANSFORMS)(name, value))
+    return tuple(options.parse_names(name, value, checks.TRANSFORMS))
 
 
-SEED = options.kind_or_none(options.integer_kind(0, 2**64, "0 <= seed < 2**64"))
+def parse_seed(name: str, value: Any) -> int:
+    """A seed of the probes."""
+    return int(options.parse_integer(name, value, 0, "0 <= seed < 2**64", 2**64))
 
-# Keyword of `check` that is given -> what it may be.
-_KINDS: dict[str, options.Kind] = {
-    "checks": options.names_among(CHECK_NAMES),
-    "order": options.integer_kind(1, 4, "1, 2 or 3"),
-    "transforms": _transforms,
-    "sweep": options.boolean,
-    "rtol": options.number,
-    "atol": options.number,
-    "seed": SEED,
-    "budget": options.integer_kind(1, None, "at least 1 call"),
-    "budget_seconds": options.positive_number,
-    "trusted": options.boolean,
+
+_PARSERS: dict[str, options.Parser] = {  # of the keywords of `check`
+    "checks": partial(options.parse_names, known=CHECK_NAMES),
+    "order": partial(options.parse_integer, low=1, below=4, limits="1, 2 or 3"),
+    "transforms": _parse_transforms,
+    "sweep": options.parse_boolean,
+    "rtol": options.parse_number,
+    "atol": options.parse_number,
+    "seed": parse_seed,
+    "budget": partial(options.parse_integer, low=1, limits="at least 1 call"),
+    "budget_seconds": options.parse_positive_number,
+    "trusted": options.parse_boolean,
 }
 RTOL = 1e-6  # relative tolerance in double precision, where none is chosen
 
@@ -78,11 +81,12 @@ class Settings:
     full_jacobian: int = 512
 
     def __post_init__(self) -> None:
-        if not options.names_among(REFERENCES)("references", self.references):
+        if not options.parse_names("references", self.references, REFERENCES):
             raise UsageError("references: expected at least one of " + ", ".join(REFERENCES))
-        options.kind_or_none(options.choice_kind(ACCUMULATORS))("accumulate", self.accumulate)
-        options.boolean("masked", self.masked)
-        options.integer_kind(0, None, "at least 0 inputs")("full_jacobian", self.full_jacobian)
+        if self.accumulate is not None:
+            options.parse_choice("accumulate", self.accumulate, ACCUMULATORS)
+        options.parse_boolean("masked", self.masked)
+        options.parse_integer("full_jacobian", self.full_jacobian, 0, "at least 0 inputs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +175,7 @@ def run_settings(settings: Settings | None = None, **keywords: Any) -> RunSettin
             f"settings: expected a gradproof.Settings(...), got {options.short_repr(settings)}"
         )
     given = {name: value for name, value in keywords.items() if value is not None}
-    parsed = {name: _KINDS[name](name, given[name]) for name in _KINDS if name in given}
+    parsed = {name: _PARSERS[name](name, given[name]) for name in _PARSERS if name in given}
     chosen = {} if settings is None else vars(settings)
     made = RunSettings(**chosen, **given | parsed, rtol_is_chosen="rtol" in given)
     if made.trusted and (made.reference is None or "reference" not in made.references):

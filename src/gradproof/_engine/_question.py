@@ -45,9 +45,7 @@ class Question:
         domain: Any,
         names: Sequence[str] | None,
     ) -> None:
-        options.container("inputs", inputs)
         self.kwargs = _keyword_arguments(fn, kwargs)
-        options.container("kwargs", self.kwargs)
         if not (isinstance(fn, ByHand) or callable(fn)):
             raise UsageError(f"fn: expected a function, got {options.short_repr(fn)}")
         if settings.reference is not None:
@@ -96,7 +94,7 @@ def _adapter_of(arguments: Sequence[Any], kwargs: Mapping[str, Any], fn: Any) ->
 
 def _different_names(names: Sequence[str]) -> tuple[str, ...]:
     """The `names` of `gradproof.check` as a tuple; UsageError where two inputs share one."""
-    found = options.strings("names", names)
+    found = options.parse_strings("names", names)
     if not all(found) or len(set(found)) < len(found):
         raise UsageError(f"names: expected different ones, none empty, got {list(found)}")
     return found
@@ -109,7 +107,7 @@ def _keyword_arguments(fn: Any, kwargs: Any) -> Mapping[str, Any]:
             f"kwargs: expected a dict of keyword arguments, got {options.short_repr(kwargs)}; "
             f"positional arguments go together in a tuple: check({name}, (x, y))"
         )
-    return options.mapping("kwargs", kwargs or {})
+    return options.parse_mapping("kwargs", kwargs or {})
 
 
 def _require_parameters(

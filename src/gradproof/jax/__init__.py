@@ -77,11 +77,11 @@ def check_grads(
         >>> check_grads(jnp.sin, (jnp.ones(3),), order=2)
     """
     __tracebackhide__ = True
-    asked = options.strings("modes", (modes,) if isinstance(modes, str) else modes)
+    asked = options.parse_strings("modes", (modes,) if isinstance(modes, str) else modes)
     if not asked or not set(asked) <= set(_WORDS):
         got = options.short_repr(list(asked))
         raise UsageError(f"modes: expected some of 'fwd' and 'rev', got {got}")
-    depth = options.integer_kind(1, None, "at least 1")("order", order)
+    depth = options.parse_integer("order", order, 1, "at least 1")
     question = _JaxQuestion(f, args, atol, rtol, eps)
     _judge_orders(question, question.map(), depth, asked)
 
@@ -113,7 +113,7 @@ def check_jvp(
     """
     __tracebackhide__ = True
 
-    options.function("f_jvp", f_jvp)
+    options.parse_function("f_jvp", f_jvp)
 
     def push(arguments: JaxArguments, arrays: Any, tangents: Any) -> Any:
         _, primals, _ = arguments.tree_with(arrays)
@@ -155,7 +155,7 @@ def check_vjp(
     """
     __tracebackhide__ = True
 
-    options.function("f_vjp", f_vjp)
+    options.parse_function("f_vjp", f_vjp)
 
     def pull(arguments: JaxArguments, arrays: Any, cotangents: Any) -> Any:
         _, inputs, _ = arguments.tree_with(arrays)
@@ -190,14 +190,14 @@ class _JaxQuestion:
         eps: float | None,
         prefix: str = "",
     ) -> None:
-        self._f, self.prefix = options.function("f", f), str(prefix)
+        self._f, self.prefix = options.parse_function("f", f), str(prefix)
         self.target = name_of(f)
         self._args = _argument_tuple(args)
         self.arguments = JaxArguments(_plain_function(f), self._args, {})
         self._require_numbers()
-        tolerance = options.kind_or_none(options.number)
-        self._atol, self._rtol = tolerance("atol", atol), tolerance("rtol", rtol)
-        self._eps = options.kind_or_none(options.positive_number)("eps", eps)
+        self._atol = options.parse_optional(options.parse_number, "atol", atol)
+        self._rtol = options.parse_optional(options.parse_number, "rtol", rtol)
+        self._eps = options.parse_optional(options.parse_positive_number, "eps", eps)
 
     def _require_numbers(self) -> None:
         """DerivativeError, as where JAX's own measures NaN, for an input that is NaN."""
@@ -218,8 +218,7 @@ class _JaxQuestion:
         """Judge a rule by itself: what it returns for outputs, then what it claims."""
         __tracebackhide__ = True
         got, *tangents = outputs(self.arguments, self._args)
-        expected = options.container(f"the result of {self.target}", self._f(*self._args))
-        self._require_same_outputs(got, expected)
+        self._require_same_outputs(got, self._f(*self._args))
         shapes = [np.shape(leaf) for leaf in floating_leaves(got)]
         for tangent in tangents:
             found = [np.shape(leaf) for leaf in floating_leaves(tangent)]
@@ -283,9 +282,8 @@ class _JaxQuestion:
 def _argument_tuple(args: Any) -> tuple[Any, ...]:
     if not isinstance(args, Iterable) or (hasattr(args, "shape") and not args.shape):
         raise UsageError(f"args: expected a tuple of arguments, got {options.short_repr(args)}")
-    given = options.container("args", tuple(args))
     try:
-        return tree_util.tree_map(_as_array, given)  # type: ignore[no-any-return]  # a tuple
+        return tree_util.tree_map(_as_array, tuple(args))  # type: ignore[no-any-return]  # a tuple
     except (TypeError, ValueError) as error:  # keys of a dict that have no order
         raise UsageError(f"args: JAX does not take them apart: {error}") from error
 
@@ -304,7 +302,7 @@ def _require_pair(name: str, said: Any) -> Any:
     """What a rule returned: two things. UsageError where it is not."""
     if not isinstance(said, (tuple, list)) or len(said) != 2:
         raise UsageError(f"{name}: it returns a pair, got {options.short_repr(said)}")
-    return options.container(f"the result of {name}", said)
+    return said
 
 
 def _leaf_text(leaf: Any) -> str:

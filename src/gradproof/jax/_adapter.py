@@ -17,7 +17,6 @@ from gradproof._adapters.arrays import ROUNDINGS, ArrayMap, Piece
 from gradproof._adapters.double import twin_in_double
 from gradproof._adapters.raised import unsupported
 from gradproof._data.held import finite_point
-from gradproof._data.options import container
 from gradproof._data.space import Array, Space, norm
 from gradproof._maps.contract import Trait, Transform, Unsupported
 from gradproof.errors import UsageError
@@ -84,8 +83,7 @@ class JaxMap(ArrayMap):
             compiled = None if output_names is None else self._traced.compiled
             self._is_called = compiled is None  # F at the point is a call of the function
             if output_names is None or compiled is None:
-                result = container(f"the result of {self.name}", call.result(self.arrays_here()))
-                outputs = named_outputs(result)
+                outputs = named_outputs(call.result(self.arrays_here()))
             else:
                 zeros = [np.zeros(each.shape, each.dtype) for each in compiled.outputs]
                 outputs = list(zip(output_names, zeros, strict=True))

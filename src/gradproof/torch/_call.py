@@ -11,7 +11,6 @@ import torch
 
 from gradproof._adapters.raised import unsupported
 from gradproof._data.inputs import name_of
-from gradproof._data.options import container
 from gradproof._guard.random import RandomState
 from gradproof._maps.contract import CallCounter, Unsupported
 from gradproof.torch._arguments import Arguments
@@ -58,8 +57,6 @@ class Call:
         """The run to keep: its differentiable tensors, and what it returned."""
         tensors = self.inputs.copy_inputs()
         result = self(tensors)
-        if type(result) is not torch.Tensor:
-            container(f"the result of {self.name}", result)
         if self.fixed_random is None:
             self.fixed_random = bool(self.random.moved_generators())
         if self.in_double is not None and not self.in_double.needed:

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import is_tensor_like
 
 from gradproof._data.frames import users_frame
-from gradproof._data.options import container, short_repr
+from gradproof._data.options import short_repr
 from gradproof.errors import UsageError
 from gradproof.torch._compat import pytree
 from gradproof.torch._memory import require_no_overlap
@@ -58,7 +58,6 @@ def refuse_inputs(func: Any, inputs: tuple[Any, ...]) -> list[Checked]:
     """What is checked of the inputs. Raise for a function or inputs that cannot be."""
     if not callable(func):
         raise WrongTypeError(f"func: expected a function, got {short_repr(func)}.")
-    container("inputs", inputs)
     checked = [
         (position, leaf)
         for position, argument in enumerate(inputs)

@@ -14,7 +14,7 @@ from gradproof import _asserts
 from gradproof._compare.conclude import WITHOUT_ENTRIES
 from gradproof._data.frames import users_frame
 from gradproof._data.inputs import name_of
-from gradproof._data.options import number, positive_number
+from gradproof._data.options import parse_number, parse_positive_number
 from gradproof._data.records import Finding, Report, Verdict
 from gradproof._data.settings import RunSettings, new_seed
 from gradproof._engine._run import run_checks
@@ -82,9 +82,9 @@ class Options:
 
     def __post_init__(self) -> None:
         try:
-            positive_number("eps", self.eps)
+            parse_positive_number("eps", self.eps)
             for name in ("atol", "rtol", "nondet_tol"):
-                number(name, getattr(self, name))
+                parse_number(name, getattr(self, name))
         except UsageError as error:
             raise WrongNumberError(str(error)) from None
 

@@ -17,7 +17,7 @@ import torch
 
 from gradproof._data.exceptions import exception_line
 from gradproof._data.frames import users_frame
-from gradproof._data.options import integer_kind
+from gradproof._data.options import parse_integer
 from gradproof._data.settings import run_settings
 from gradproof.errors import UsageError
 from gradproof.torch._compat import (
@@ -202,7 +202,7 @@ def record(*, largest: int = LARGEST) -> Iterator[Seen]:
     """
     from unittest.mock import patch  # which imports asyncio
 
-    seen = Seen(integer_kind(0, None, "a whole number >= 0")("largest", largest))
+    seen = Seen(parse_integer("largest", largest, 0, "a whole number >= 0"))
 
     def note(target: Any, name: str, args: Sequence[Any], kwargs: Any) -> None:
         if not (are_transforms_active() or torch.compiler.is_compiling()):

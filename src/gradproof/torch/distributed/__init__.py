@@ -92,14 +92,16 @@ def check(
     Example:
         ``torchrun --nproc-per-node 2 examples/column_parallel.py`` shows one.
     """
-    patience = options.kind_or_none(options.positive_number)("budget_seconds", budget_seconds)
+    patience = options.parse_optional(
+        options.parse_positive_number, "budget_seconds", budget_seconds
+    )
     ranks = Ranks(group, patience)
     checks = CHECKS if checks is None else checks
     given: dict[str, Any] = {"checks": checks, "rtol": rtol, "atol": atol, "seed": seed}
     given |= {"budget": budget, "budget_seconds": patience}
 
     def parsed() -> tuple[Local, RunSettings]:
-        options.names_among(CHECKS)("checks", checks)
+        options.parse_names("checks", checks, CHECKS)
         settings = run_settings(**given)
         arguments = positional_arguments(fn, inputs)
         placing = Placing(placements or {}, ranks.rank)
