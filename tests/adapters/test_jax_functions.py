@@ -158,7 +158,7 @@ def test_random_numbers_that_follow_the_default_dtype_are_no_reason_to_accuse():
     """Under x64 bernoulli(key, 0.5) draws in 64 bits, another mask: it is another function."""
     report = check(dropout, (jax.random.key(0), normal(30), 0.5), checks=["backward"])
     assert report.verdict is not Verdict.FAILED, str(report)
-    assert "draws other random numbers" in "; ".join(report["backward"].refused)
+    assert "returns another value" in "; ".join(report["backward"].refused)
 
 
 def test_a_batching_rule_that_is_wrong_is_found(x64):

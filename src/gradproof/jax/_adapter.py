@@ -295,7 +295,11 @@ class JaxMap(ArrayMap):
         return made
 
     def map_in_double(self, fn: Callable[..., Any] | None = None) -> JaxMap:
-        """The same function, or `fn`, in double precision; the own one is traced only once."""
+        """The same function, or `fn`, in double precision; the own one is traced only once.
+
+        What draws random numbers in the default dtype, or in that of the inputs, draws others
+        there: its value is another one, so that it is no reference.
+        """
         if fn is None and self._twin is not None:
             is_here = np.array_equal(self._twin.point, self.point)
             return self._twin if is_here else self._twin.map_at(self.point)
@@ -313,12 +317,6 @@ class JaxMap(ArrayMap):
                 return made.share_limits_of(self)
 
         found = twin_in_double(self, fn, build_twin)
-        # `jax.random.normal(key, shape)`, for one, draws by the default dtype, which the context
-        # changes, and draws in the dtype of the inputs follow these.
-        if self._traced.drawn_bits() != found._traced.drawn_bits():
-            raise Unsupported(
-                "it draws other random numbers; draw in float32, and cast to the dtype of the input"
-            )
         found = found.map_without_casts() or found
         if fn is None:
             self._twin = found

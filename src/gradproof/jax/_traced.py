@@ -20,7 +20,6 @@ from gradproof.jax._tree import device_of
 
 # JAX compiles these anew in every call that is not compiled itself.
 _LOOPS = ("scan", "while", "cond", "checkpoint", "remat2", "shard_map", "pallas_call")
-_RANDOM = ("random_", "threefry", "rng_")
 
 
 class TracedFunction:
@@ -76,11 +75,6 @@ class TracedFunction:
     def cast_unit(self) -> float:
         """As of `DifferentiableMap`."""
         return max(map(unit_of_cast, self._equations), default=0.0)
-
-    def drawn_bits(self) -> list[str]:
-        """The random bits that it is known to draw, in their order: how many and how long."""
-        drawing = [each for each in self._equations if each.primitive.name.startswith(_RANDOM)]
-        return [str(out.aval) for each in drawing for out in each.outvars]
 
     def run(self, name: str, fn: Callable[..., Any], arrays: Sequence[Any]) -> Any:
         """fn(*arrays), a tuple of arrays, where fn is the function or a derivative of it.
