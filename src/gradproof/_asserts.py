@@ -53,8 +53,8 @@ def current_run() -> Run:
 def chosen_way(inconclusive: str | None) -> str:
     """What an inconclusive check does: as asked for, or by default. UsageError for other words."""
     __tracebackhide__ = True
-    asked = _run.inconclusive if inconclusive is None else inconclusive
-    chosen: str = parse_choice("inconclusive", asked, WAYS)
+    way = _run.inconclusive if inconclusive is None else inconclusive
+    chosen: str = parse_choice("inconclusive", way, WAYS)
     return chosen
 
 

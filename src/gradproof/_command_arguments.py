@@ -121,8 +121,8 @@ def call_arguments(
         except UsageError:
             raise
         except Exception as error:  # no such file, device or dtype, or no memory
-            said = first_line(error)
-            raise UsageError(f"{option}: cannot make an array of {text!r}: {said}") from error
+            reason = first_line(error)
+            raise UsageError(f"{option}: cannot make an array of {text!r}: {reason}") from error
 
     named = {}
     for text in arguments.kwarg:

@@ -42,8 +42,8 @@ def finite_point(space: Space, values: Array) -> tuple[Array, HeldEntries | None
 
 
 def _held_note(space: Space, mask: Array) -> str:
-    told = []
+    parts = []
     for position, slot in enumerate(space.slots):
         if count := int(mask[space.span(position)].sum()):
-            told.append(f"{count} of the {slot.size} entries of {slot.name}")
-    return f"{' and '.join(told)} are infinite: they were held, and the others moved"
+            parts.append(f"{count} of the {slot.size} entries of {slot.name}")
+    return f"{' and '.join(parts)} are infinite: they were held, and the others moved"

@@ -133,8 +133,8 @@ class HandMap(ArrayMap):
         claims, here = self._claims, self._point_arrays()
         if claims.vjp is not None:
             cotangent = single_or_tuple(cotangents)
-            said = self._call.claim(claims.vjp, here, cotangent)
-            return as_tuple("vjp", said, len(self.inputs))
+            gradients = self._call.claim(claims.vjp, here, cotangent)
+            return as_tuple("vjp", gradients, len(self.inputs))
         if claims.grad is not None:
             gradients = as_tuple("grad", self._claimed_derivative(claims.grad), len(self.inputs))
             factor = to_numpy(cotangents[0])
@@ -148,8 +148,8 @@ class HandMap(ArrayMap):
     def push(self, tangents: Sequence[Any]) -> Sequence[Any]:
         claims = self._claims
         if claims.jvp is not None:
-            said = self._call.claim(claims.jvp, self._point_arrays(), single_or_tuple(tangents))
-            return as_tuple("jvp", said, len(self.outputs))
+            here, tangent = self._point_arrays(), single_or_tuple(tangents)
+            return as_tuple("jvp", self._call.claim(claims.jvp, here, tangent), len(self.outputs))
         if claims.jac is None:
             raise Unsupported("no forward mode: give jvp= or jac=")
         flats = [piece.vector(u) for piece, u in zip(self.inputs, tangents, strict=True)]
@@ -167,19 +167,19 @@ class HandMap(ArrayMap):
         self, flats: list[Array], origin: list[Piece], target: list[Piece], *, adjoint: bool
     ) -> list[Any]:
         """The products with the matrices that the user gave, summed over what they start from."""
-        said = self._claimed_derivative(self._claims.jac)
+        jacobian = self._claimed_derivative(self._claims.jac)
         sizes = [math.prod(each.slot.shape) for each in target]  # complex numbers counted once
         pairs = zip(origin, flats, strict=True)
         vectors = [flat.view(np.complex128) if one.is_complex else flat for one, flat in pairs]
         outputs, inputs = ([p.slot.shape for p in some] for some in (self.outputs, self.inputs))
         name, is_single = self._jacobian, len(outputs) == len(inputs) == 1
-        if hasattr(said, "shape") and not is_single:  # one matrix of all outputs and inputs
+        if hasattr(jacobian, "shape") and not is_single:  # one matrix of all outputs and inputs
             rows, columns = (sum(math.prod(shape) for shape in some) for some in (outputs, inputs))
             vector = np.concatenate(vectors)
-            whole = matrix_product(name, said, vector, (rows,), (columns,), adjoint=adjoint)
+            whole = matrix_product(name, jacobian, vector, (rows,), (columns,), adjoint=adjoint)
             parts = np.split(whole, np.cumsum(sizes)[:-1])
         else:
-            blocks = blocks_of(name, said, len(outputs), len(inputs))
+            blocks = blocks_of(name, jacobian, len(outputs), len(inputs))
             parts = [np.zeros(size) for size in sizes]
             for i, (row, output) in enumerate(zip(blocks, outputs, strict=True)):
                 for k, (block, input_) in enumerate(zip(row, inputs, strict=True)):
@@ -251,12 +251,12 @@ class HandMap(ArrayMap):
         arrays, cotangents = self.arrays(self.point), self.cotangents(v)
         constants = (*self._claims.args, *self._call.kwargs.values())
         pairs = zip(arrays, self.domain.slots, strict=True)
-        told = [
+        handed_over = [
             *((array, "input", f"input {slot.name}") for array, slot in pairs),
             *((each, "cotangent", "cotangent, which others may use") for each in cotangents),
             *((each, "input", "argument that is not tested") for each in constants),
         ]
-        watched = [(a, a.copy(), *said) for a, *said in told if isinstance(a, np.ndarray)]
+        watched = [(a, a.copy(), *words) for a, *words in handed_over if isinstance(a, np.ndarray)]
         found: list[tuple[str, str]] = []
         parts: dict[str, Callable[[], object]] = {"function": partial(self.run, arrays)}
         if (vjp := self._claims.vjp) is not None:

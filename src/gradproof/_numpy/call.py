@@ -86,14 +86,15 @@ def single_or_tuple(arrays: Sequence[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
-def as_tuple(name: str, said: Any, count: int) -> tuple[Any, ...]:
+def as_tuple(name: str, returned: Any, count: int) -> tuple[Any, ...]:
     """What the user's function of that name returned, as one array per slot."""
-    if count == 1 and not (isinstance(said, tuple) and len(said) == 1):
-        return (said,)
-    if not isinstance(said, (tuple, list)) or len(said) != count:
-        got = len(said) if isinstance(said, (tuple, list)) else type(said).__name__
+    if count == 1 and not (isinstance(returned, tuple) and len(returned) == 1):
+        return (returned,)
+    if not isinstance(returned, (tuple, list)) or len(returned) != count:
+        is_tuple = isinstance(returned, (tuple, list))
+        got = len(returned) if is_tuple else type(returned).__name__
         raise ValueError(f"{name}: expected a tuple of {count} arrays, got {got}")
-    return tuple(said)
+    return tuple(returned)
 
 
 def as_array(value: Any) -> Any:

@@ -21,10 +21,10 @@ def is_operator(value: Any) -> bool:
     return callable(getattr(value, "matvec", None)) and callable(getattr(value, "rmatvec", None))
 
 
-def blocks_of(name: str, said: Any, outputs: int, inputs: int) -> list[tuple[Any, ...]]:
+def blocks_of(name: str, jacobian: Any, outputs: int, inputs: int) -> list[tuple[Any, ...]]:
     """The blocks of a Jacobian, row by row: a tuple per output, in it one per input."""
     try:
-        return [as_tuple("a row", row, inputs) for row in as_tuple("rows", said, outputs)]
+        return [as_tuple("a row", row, inputs) for row in as_tuple("rows", jacobian, outputs)]
     except ValueError as error:
         raise UsageError(
             f"{name}: expected one matrix, or blocks, {outputs} outputs by {inputs} inputs: {error}"
@@ -82,11 +82,11 @@ def _require_shape(name: str, got: Any, want: tuple[int, int]) -> None:
         )
 
 
-def _dense_matrix(name: str, said: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
+def _dense_matrix(name: str, given: Any, want: tuple[int, int]) -> np.ndarray[Any, Any]:
     try:
-        matrix = to_numpy(said)
+        matrix = to_numpy(given)
     except Exception:  # ragged lists; whatever an object does that is no array
         matrix = np.asarray(None)
     if matrix.dtype.kind in "OSUMm" or matrix.dtype.names:  # objects, words, dates, records
-        raise UsageError(f"{name}: expected a matrix of shape {want}, got {short_repr(said)}")
+        raise UsageError(f"{name}: expected a matrix of shape {want}, got {short_repr(given)}")
     return matrix

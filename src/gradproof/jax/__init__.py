@@ -77,13 +77,13 @@ def check_grads(
         >>> check_grads(jnp.sin, (jnp.ones(3),), order=2)
     """
     __tracebackhide__ = True
-    asked = options.parse_strings("modes", (modes,) if isinstance(modes, str) else modes)
-    if not asked or not set(asked) <= set(_WORDS):
-        got = options.short_repr(list(asked))
+    requested = options.parse_strings("modes", (modes,) if isinstance(modes, str) else modes)
+    if not requested or not set(requested) <= set(_WORDS):
+        got = options.short_repr(list(requested))
         raise UsageError(f"modes: expected some of 'fwd' and 'rev', got {got}")
     depth = options.parse_integer("order", order, 1, "at least 1")
     question = _JaxQuestion(f, args, atol, rtol, eps)
-    _judge_orders(question, question.map(), depth, asked)
+    _judge_orders(question, question.map(), depth, requested)
 
 
 @guard_face
@@ -275,8 +275,9 @@ class _JaxQuestion:
                 unit = float(jnp.finfo(jnp.result_type(other)).eps)
                 got, known = (np.asarray(each).astype(complex) for each in (one, other))
                 if not is_near(known, got, 64 * unit):  # a compiler may order sums otherwise
-                    said = f"output {k} has other values than {self.target}'s"
-                    raise DerivativeError(f"{what}: {said}")
+                    raise DerivativeError(
+                        f"{what}: output {k} has other values than {self.target}'s"
+                    )
 
 
 def _argument_tuple(args: Any) -> tuple[Any, ...]:
@@ -298,11 +299,11 @@ def _zero_tangent(leaf: Any) -> np.ndarray[Any, Any]:
     return np.zeros(np.shape(leaf), jax.dtypes.float0)
 
 
-def _require_pair(name: str, said: Any) -> Any:
+def _require_pair(name: str, returned: Any) -> Any:
     """What a rule returned: two things. UsageError where it is not."""
-    if not isinstance(said, (tuple, list)) or len(said) != 2:
-        raise UsageError(f"{name}: it returns a pair, got {options.short_repr(said)}")
-    return said
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        raise UsageError(f"{name}: it returns a pair, got {options.short_repr(returned)}")
+    return returned
 
 
 def _leaf_text(leaf: Any) -> str:
@@ -321,8 +322,8 @@ def _judge_orders(
     question.judge(map_, names)
     if not words:
         for mode in modes:
-            if told := map_.another_value(forward=mode == "fwd"):
-                raise DerivativeError(f"primal: {told}")
+            if difference := map_.another_value(forward=mode == "fwd"):
+                raise DerivativeError(f"primal: {difference}")
     if order > 1:
         for mode, name in names.items():
             _judge_orders(question, _derivative_map(map_, mode), order - 1, modes, name)

@@ -69,10 +69,10 @@ def untraced_reason(error: Exception) -> str:
 
 def is_refusal(error: Exception) -> bool:
     """Whether JAX says that there is no rule, by design; a rule that says so itself is wrong."""
-    said = isinstance(error, NotImplementedError) or any(
+    is_refused = isinstance(error, NotImplementedError) or any(
         phrase in text_of(error) for phrase in NO_RULE
     )
-    return said and not is_raised_by_user(error, _PACKAGES)
+    return is_refused and not is_raised_by_user(error, _PACKAGES)
 
 
 def equations_of(jaxpr: Any) -> Iterator[Any]:
