@@ -27,8 +27,8 @@ _OPEN = (
 )
 # Where no reference was believed.
 _REFERENCE = (
-    "pass reference=, a function with the same value in plain operations of any framework: its "
-    "derivative in float64 is measured, and the claims are held against that"
+    "pass reference=, a function with the same value in plain operations of the same framework: "
+    "its derivative in float64 is measured, and the claims are held against that"
 )
 # Kind of all findings of a check -> what to try.
 _OF_KIND = {
