@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from exhibits.frame import Exhibit, leaf, normal, ruled
+from exhibits.frame import Exhibit, constant, leaf, normal, ruled
 
 UNDECIDED = frozenset({"passed", "inconclusive"})
 
@@ -36,6 +37,51 @@ seeded_dropout = ruled(
     lambda g, x: torch.where(kept(x), 2 * g, 0),
     vmap=False,
 )
+
+
+class SlopeOfTanh(torch.autograd.Function):
+    """(tanh(a) - tanh(b)) / (a - b), of whose digits few are left where a is close to b."""
+
+    @staticmethod
+    def forward(a: Tensor, b: Tensor) -> Tensor:
+        return (a.tanh() - b.tanh()) / (a - b)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+        ctx.save_for_forward(*inputs, output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g: Tensor) -> tuple[Tensor, ...]:
+        a, b, slope = ctx.saved_tensors
+        g = g / (a - b)
+        return g * (1 - a.tanh() ** 2 - slope), g * (slope - 1 + b.tanh() ** 2)
+
+    @staticmethod
+    def jvp(ctx, da: Tensor, db: Tensor) -> Tensor:
+        a, b, slope = ctx.saved_tensors
+        of_a, of_b = 1 - a.tanh() ** 2 - slope, slope - 1 + b.tanh() ** 2
+        return (da * of_a + db * of_b) / (a - b)
+
+
+class SlopeOfTanhPushedTwice(SlopeOfTanh):
+    """The same with a tangent of twice the size."""
+
+    @staticmethod
+    def jvp(ctx, da: Tensor, db: Tensor) -> Tensor:
+        return 2 * SlopeOfTanh.jvp(ctx, da, db)
+
+
+def tanh_of_hermitian_part(a: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh((a + a.mH) / 2)
+    return (vectors * values.tanh()) @ vectors.mH
+
+
+def hermitian_with_eigenvalues_close_together() -> tuple[Tensor, ...]:
+    vectors = torch.linalg.qr(normal(5, 5, seed=2, dtype=torch.complex128).detach())[0]
+    values = constant(1, 1 + 1e-6, 1 - 1e-6, -0.5, 0.3)
+    return (((vectors * values) @ vectors.mH).requires_grad_(),)
 
 
 class Scale(torch.nn.Module):
@@ -142,5 +188,23 @@ EXHIBITS = (
         wrong=None,
         right=lambda x: 1e300 * x,
         make_inputs=lambda: (leaf(1e-310, -3e-311, 2e-310),),
+    ),
+    Exhibit(
+        # How far the tangent is rounded is known by rows, where the backward gives no J u.
+        name="tangent_of_cancelling_terms_beside_a_backward_differentiable_once",
+        wrong=SlopeOfTanhPushedTwice.apply,
+        right=SlopeOfTanh.apply,
+        check="forward",
+        also=frozenset({"forward_vs_backward"}),
+        make_inputs=lambda: (leaf(0.3, -0.7, 1.1), leaf(0.3 + 4e-7, -0.7 + 3e-7, 1.1 + 9e-7)),
+        verdict_of_right=UNDECIDED,
+    ),
+    Exhibit(
+        # Imaginary parts of the diagonal are zero, rounded beside numbers of size 1.
+        name="function_of_a_matrix_with_eigenvalues_close_together",
+        wrong=None,
+        right=tanh_of_hermitian_part,
+        make_inputs=hermitian_with_eigenvalues_close_together,
+        verdict_of_right=UNDECIDED,
     ),
 )

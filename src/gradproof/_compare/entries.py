@@ -201,7 +201,8 @@ def entries_result(comparison: Comparison, screen: Screen) -> PointResult:
             return PointResult(Verdict.FAILED, text, (mismatch,), kinks=kinks, block=block)
     if found.open.any():
         return _open_entries(found, kinks)
-    text = f"{comparison.jacobian_text} verified to {found.bound:.0e}, entry by entry"
+    finely = f"to {found.bound:.0e}" if found.bound < 1 else "within the tolerance"
+    text = f"{comparison.jacobian_text} verified {finely}, entry by entry"
     result = replace(passed_point(text, found.bound), kinks=kinks)
     return result.with_notes(_note_of_small_entries(block, comparison.settings.atol))
 

@@ -327,7 +327,8 @@ def _noise_with_staircases(
     jumps by one height where the point is at an edge: 0.5 + 0.5 erf(x) far out, or F computed in
     float32 inside. It is as noisy as its smallest move. If that is many units in the last place of
     what F returns it is no rounding: standing still may be its slope as well as climbing. An output
-    of zero that stands still there may have been rounded away beside the largest one.
+    of zero that moves there by less than the rounding of the largest one, and along no line, if it
+    moves at all, may have been rounded away beside it.
 
     Treads may be inclined, as those of x (1 + erf(x)) are. There F is straight, or nearly, at one
     step, and at the next one departs from its line by more than the third power of the step
@@ -342,10 +343,12 @@ def _noise_with_staircases(
     stairs &= np.isfinite(smallest)
     noise = np.where(stairs, np.maximum(noise, smallest), noise)
     largest = np.max(np.abs(table.centre), initial=0.0, where=np.isfinite(table.centre))
-    rounded_away = (table.centre == 0) & (moves[:, -2:] == 0).all(axis=(0, 1))
-    noise = np.where(rounded_away, np.maximum(noise, 2 * table.unit * largest), noise)
     ratio = table.steps[:-1, None] / table.steps[1:, None]
     departure = np.abs(moved[:, :-1] - ratio * moved[:, 1:]).max(axis=0)
+    rounded = 2 * table.unit * largest
+    rounded_away = (table.centre == 0) & (moves[:, -2:] <= rounded).all(axis=(0, 1))
+    rounded_away &= departure[-1] >= moves[:, -2].max(axis=0) / 2
+    noise = np.where(rounded_away, np.maximum(noise, rounded), noise)
     rounding = 2 * ratio[1:] * ulp
     abrupt = departure[:-1] > ratio[:-1] ** 3 * np.maximum(departure[1:], rounding)
     # A function that varies much over the longest steps, as exp(x) far out, is abrupt as well, but
