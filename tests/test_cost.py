@@ -9,7 +9,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 import gradproof
-from exhibits.frame import normal
+from exhibits.frame import normal, spoilt
 from gradproof.torch import GradcheckError, gradcheck
 
 SIZES = (10, 1000, 100_000)
@@ -148,20 +148,9 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 def test_a_refusal_of_the_drop_in_takes_four_times_the_runs_of_slow_mode(
     name: str, mistake: str, size: int
 ) -> None:
-    class Mistaken(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return FUNCTIONS[name](x)
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return MISTAKES[mistake](torch.func.vjp(FUNCTIONS[name], x)[1](g)[0])
-
-    x = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
+    mistaken = spoilt(FUNCTIONS[name], MISTAKES[mistake])
     with pytest.raises(GradcheckError) as caught:
-        gradcheck(Mistaken.apply, (x.requires_grad_(),))
+        gradcheck(mistaken, (normal(size, seed=size),))
     report = caught.value.report
     assert report.calls["function"] <= 8 * size + 80
     assert {cause.name for cause in report["backward"].causes} <= {"factor", "zero"}
