@@ -9,6 +9,7 @@ from torch import Tensor
 
 from exhibits.frame import (
     Exhibit,
+    attention,
     constant,
     leaf,
     normal,
@@ -34,10 +35,6 @@ def group_center(x: Tensor) -> Tensor:
 def group_center_by_last_extent(g: Tensor, x: Tensor) -> Tensor:
     total = g.flatten(2).sum(2).reshape(x.shape[:2] + (1,) * (x.dim() - 2))
     return g - total / g.shape[-1]
-
-
-def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (q @ k.mT / math.sqrt(k.shape[-1])).softmax(-1) @ v
 
 
 def values_stored_with_stride_of_keys(to_q: Tensor, to_k: Tensor, to_v: Tensor):

@@ -7,7 +7,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from exhibits.frame import Exhibit, normal, read_as_contiguous, ruled, storage_read
+from exhibits.frame import Exhibit, normal, read_as_contiguous, ruled, sine, storage_read
 
 # A backward that differs from run to run, or is not linear, spoils whatever builds on it.
 FOLLOWS_FROM_CHAOS = frozenset(
@@ -32,10 +32,6 @@ _PRECISIONS = {
     "float64": torch.float64,
     "bfloat16": torch.bfloat16,
 }
-
-
-def sine(x: Tensor) -> Tensor:
-    return x.sin()
 
 
 def doubled(x: Tensor) -> Tensor:

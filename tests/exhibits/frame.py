@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -177,3 +178,22 @@ def storage_read(tensor: Tensor, offsets: Tensor) -> Tensor:
 def read_as_contiguous(tensor: Tensor) -> Tensor:
     """The tensor as read by a kernel that takes it for contiguous."""
     return storage_read(tensor, torch.arange(tensor.numel())).reshape(tensor.shape)
+
+
+# Functions of several topics.
+
+
+def sine(x: Tensor) -> Tensor:
+    return x.sin()
+
+
+def sine_backward(g: Tensor, x: Tensor) -> Tensor:
+    return g * x.cos()
+
+
+def sine_jvp(t: Tensor, x: Tensor) -> Tensor:
+    return t * x.cos()
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v

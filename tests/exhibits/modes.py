@@ -6,24 +6,12 @@ import torch
 from torch import Tensor
 from torch.autograd.functional import vjp
 
-from exhibits.frame import Exhibit, leaf, normal, ruled
+from exhibits.frame import Exhibit, leaf, normal, ruled, sine, sine_backward, sine_jvp
 from gradproof import Settings
 
 MASKED = Settings(masked=True)
 # A wrong double backward is wrong in forward mode of the backward as well.
 OTHER_PAIRS = frozenset({"forward_over_reverse"})
-
-
-def sine(x: Tensor) -> Tensor:
-    return x.sin()
-
-
-def sine_backward(g: Tensor, x: Tensor) -> Tensor:
-    return g * x.cos()
-
-
-def sine_jvp(t: Tensor, x: Tensor) -> Tensor:
-    return t * x.cos()
 
 
 def tenth_more_with_a_graph(g: Tensor, x: Tensor) -> Tensor:
