@@ -13,6 +13,7 @@ import gradproof
 import museum
 from gradproof import Finding, Place, Verdict
 from museum import EXHIBITS, Exhibit
+from seeds import seeds
 
 WRONG = [exhibit for exhibit in EXHIBITS if exhibit.wrong is not None]
 REQUIRED = (
@@ -61,12 +62,6 @@ def is_where(finding: Finding, exhibit: Exhibit) -> bool:
     return concerns(finding.input, in_slot, in_index) and concerns(
         finding.output, out_slot, out_index
     )
-
-
-def seeds(*usual: int, more: tuple[int, ...]):
-    """One run for each of the usual seeds; further ones are slow."""
-    slow = [pytest.param(seed, marks=pytest.mark.slow) for seed in more]
-    return pytest.mark.parametrize("seed", [*usual, *slow])
 
 
 @named(WRONG)

@@ -15,6 +15,7 @@ from exhibits import narrow, portable, refusals, sizes
 from exhibits.portable import Portable
 from gradproof import Finding, Report, Verdict
 from portable_frames import FRAMES, INSTALLED
+from seeds import seeds
 
 IN_THE_MUSEUM = (*portable.EXHIBITS, *further.WRONG, *sizes.WRONG)
 RIGHT = (*IN_THE_MUSEUM, *further.RIGHT)
@@ -24,12 +25,6 @@ WRONG_PAIRS = [
     *((exhibit, framework) for framework in OTHERS for exhibit in IN_THE_MUSEUM),
     *((exhibit, framework) for framework in INSTALLED for exhibit in refusals.WRONG),
 ]
-
-
-def seeds(*usual: int, more: tuple[int, ...]):
-    """One run for each of the usual seeds; further ones are slow."""
-    slow = [pytest.param(seed, marks=pytest.mark.slow) for seed in more]
-    return pytest.mark.parametrize("seed", [*usual, *slow])
 
 
 def is_where(finding: Finding, exhibit: Portable) -> bool:

@@ -14,6 +14,7 @@ from claims import MODES, Linear, judge
 from exhibits.corners import relu, slope_of_relu
 from exhibits.frame import leaf, ruled, spoilt
 from gradproof import CheckResult, Verdict
+from seeds import seeds
 
 PASSED, FAILED, INCONCLUSIVE = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
 
@@ -228,8 +229,6 @@ SIZE = 140_000  # outputs
 NEAR = (3e-7, -9e-7, 2e-6, -4e-6, 5e-9)  # where kinks are put, between the steps that are tried
 FIRST = 1000  # of these
 
-SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
-
 
 def beside_kinks(mode: str, seed: int, wrong: int | None = None) -> CheckResult:
     """The relu, which may claim of one input the slope on the other side of its kink."""
@@ -245,7 +244,7 @@ def beside_kinks(mode: str, seed: int, wrong: int | None = None) -> CheckResult:
     return judge(lambda x: np.maximum(x, 0.0), point, claimed, mode, seed=seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(0, more=range(1, 5))
 @pytest.mark.parametrize("mode", MODES)
 def test_kinks_beside_the_point_are_left_behind(mode: str, seed: int) -> None:
     result = beside_kinks(mode, seed)
@@ -253,7 +252,7 @@ def test_kinks_beside_the_point_are_left_behind(mode: str, seed: int) -> None:
     assert result.calls["function"] <= 220  # two neighbours too
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(0, more=range(1, 5))
 @pytest.mark.parametrize("wrong", [0, len(NEAR) - 1])
 def test_a_wrong_column_beside_a_kink_is_told(seed: int, wrong: int) -> None:
     """By a rule that gives columns; by one that gives projections alone it is not accepted."""
@@ -263,7 +262,7 @@ def test_a_wrong_column_beside_a_kink_is_told(seed: int, wrong: int) -> None:
     assert [each.output_index for each in result.findings] == [(FIRST + wrong,)]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(0, more=range(1, 5))
 def test_numbers_that_change_places_within_the_steps_are_not_accused(seed: int) -> None:
     point = np.random.default_rng(0).normal(size=(200, 500))
 

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seeds import seeds
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import _wrappers
@@ -239,11 +241,10 @@ def of_cotangent(number: int, change: Callable[[Tensor], Tensor]) -> Mistake:
 
 CHANGED = itertools.starmap(of_cotangent, enumerate(CHANGES_OF_THE_COTANGENT))
 PLANTED = (*mistakes(), *more_mistakes(), *CHANGED)
-SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))]
 
 
 @pytest.mark.parametrize("twice", [True, False], ids=["twice", "once"])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(0, more=range(1, 6))
 def test_planted_mistakes(seed: int, twice: bool, engine: Function) -> None:
     decided = tried = 0
     for fn, inputs, site in sites(seed):
