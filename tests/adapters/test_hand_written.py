@@ -293,6 +293,8 @@ def test_a_gradient_of_another_shape_is_a_finding():
         ((np.sin, "word"), {"vjp": vjp}, "at least one array of real or complex"),
         ((np.sin, X), {"grad": np.cos}, "grad: sin has 4 real values"),
         ((lambda x: "word", X), {"vjp": vjp}, "returned no array"),
+        ((lambda x: (x, [2 * x]), X), {"vjp": vjp}, "output 1: floating numbers in a list"),
+        ((lambda x: {"a": [(x,)]}, X), {"vjp": vjp}, "output 0: floating numbers in a dict"),
         ((f, ()), {"vjp": vjp, "kwargs": {"x": X}}, "keyword arguments are not differentiated"),
         ((np.sin, X), {"vjp": vjp, "names": ["a", "b"]}, "names: expected 1"),
         ((np.multiply, (X, X.astype("g"))), {"vjp": vjp}, "pass it as float64 or complex128"),

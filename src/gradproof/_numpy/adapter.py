@@ -19,7 +19,6 @@ from gradproof._adapters.arrays import (
     ArrayMap,
     Piece,
     chosen_names,
-    kind_of,
     name_at,
     read_pieces,
     to_numpy,
@@ -37,6 +36,7 @@ from gradproof._numpy.call import (
     as_array,
     as_tuple,
     double_precision_array,
+    floating_outputs,
     require_gradients,
     single_or_tuple,
     value_and_derivative,
@@ -126,8 +126,7 @@ class HandMap(ArrayMap):
         result = self._call.claim(self._claims.fn, arrays)
         if self._is_paired:
             result = value_and_derivative(result)[0]
-        outputs = result if isinstance(result, (tuple, list)) else [result]
-        return [output for output in outputs if kind_of(output)]
+        return floating_outputs(result)
 
     def pull(self, cotangents: Sequence[Any]) -> Sequence[Any]:
         claims, here = self._claims, self._point_arrays()

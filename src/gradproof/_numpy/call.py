@@ -86,6 +86,29 @@ def single_or_tuple(arrays: Sequence[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
 
+def floating_outputs(result: Any) -> list[Any]:
+    """The arrays of floating numbers that the user's function returned, alone or in a sequence.
+
+    UsageError where others are in a container among them: no derivative of these would be asked.
+    """
+    outputs = result if isinstance(result, (tuple, list)) else [result]
+    for place, output in enumerate(outputs):
+        if _contains_floating(output):
+            raise UsageError(
+                f"output {place}: floating numbers in a {type(output).__name__} are not "
+                "differentiated here; return an array, or a tuple of arrays, without it"
+            )
+    return [output for output in outputs if kind_of(output)]
+
+
+def _contains_floating(value: Any) -> bool:
+    """Whether it is a container with floating numbers inside, at any depth."""
+    members = value.values() if isinstance(value, Mapping) else value
+    return isinstance(value, (Mapping, tuple, list)) and any(
+        kind_of(member) or _contains_floating(member) for member in members
+    )
+
+
 def as_tuple(name: str, returned: Any, count: int) -> tuple[Any, ...]:
     """What the user's function of that name returned, as one array per slot."""
     if count == 1 and not (isinstance(returned, tuple) and len(returned) == 1):
