@@ -12,12 +12,12 @@ import importlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.checks import TABLE, Check
 from gradproof._data.formats import SINGLE
 from gradproof._data.records import NOT_ASKED, CheckResult, Verdict
 from gradproof._data.settings import CHECK_NAMES, RunSettings
 from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 
 CheckFunction = Callable[[Measurements], CheckResult]

@@ -6,10 +6,10 @@ import numpy as np
 
 from gradproof._checks.agreement import repeat_findings, tolerated_repeat_gap, vector_findings
 from gradproof._checks.outcome import failed_check, passed_check
-from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import KEPT
 from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 
 _NAME = "determinism"

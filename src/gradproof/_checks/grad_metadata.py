@@ -16,10 +16,10 @@ import numpy as np
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.groups import Group, share_of_subsets, splits_in_two
 from gradproof._checks.outcome import failed_check, passed_check
-from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.visible import LISTED, short_list
 from gradproof._maps.contract import DifferentiableMap, Refused, Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 
 _NAME = "grad_metadata"

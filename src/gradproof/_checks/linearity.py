@@ -19,11 +19,11 @@ import numpy as np
 from gradproof._checks.agreement import vector_findings
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
 from gradproof._checks.special_probes import split_probe
-from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
 from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import ClaimedProducts, Measurements
 
 _NAME = "linearity"

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from gradproof._checks.agreement import gradient_repeats, value_findings, vector_findings
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
-from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding
 from gradproof._data.space import Space, Values
 from gradproof._data.visible import join_words
 from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import ClaimedProducts, Measurements
 from gradproof._numdiff.probes import Kind, random_entries, round_to_formats
 

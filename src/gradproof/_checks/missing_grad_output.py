@@ -15,11 +15,11 @@ import numpy as np
 from gradproof._checks.agreement import gradient_repeats, vector_findings
 from gradproof._checks.groups import Group, share_of_subsets, splits_in_two
 from gradproof._checks.outcome import failed_check, inconclusive_check, passed_check, skipped_check
-from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Place
 from gradproof._data.space import Values
 from gradproof._data.visible import short_list
 from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import ClaimedProducts, Measurements
 
 _NAME = "missing_grad_output"

@@ -25,13 +25,13 @@ from gradproof._checks.outcome import (
     passed_check,
     skipped_check,
 )
-from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.results import PointResult
 from gradproof._data.space import OPEN, Space, Values, norm
 from gradproof._data.visible import short_list
 from gradproof._low_precision.combine import mode_result
 from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_bits, random_moves, round_to_formats
 from gradproof._numdiff.steps import NEIGHBOUR

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from gradproof._checks.outcome import failed_check, inconclusive_check, skipped_check
-from gradproof._checks.users_code import UsersError, users_errors
 from gradproof._data.formats import ROUNDABLE
 from gradproof._data.records import CheckResult, Finding, Verdict
 from gradproof._data.space import Values
@@ -13,6 +12,7 @@ from gradproof._low_precision.rounding_result import rounding_result
 from gradproof._low_precision.rounding_runs import RUNS, ClaimedBesideExact, arithmetic_of
 from gradproof._low_precision.rounding_tests import array_deviations
 from gradproof._maps.contract import DifferentiableMap, OtherOutputs, Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 
 _NAME, _REFERENCE = "value", "the reference"

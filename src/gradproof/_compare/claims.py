@@ -11,9 +11,9 @@ import numpy as np
 from gradproof._data.formats import SINGLE
 from gradproof._data.space import Values, are_equal
 from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import unit_vector
-from gradproof.errors import UsageError
 
 FEW_OUTPUTS = 16  # each is a cotangent of its own where J u cannot be had at once
 MOST_ENTRIES = 1 << 22  # of a Jacobian that is claimed as a whole
@@ -95,10 +95,9 @@ class Claim:
     def _push_by_transposition(self, u: Values) -> Values | None:
         """J u as the derivative of v -> (J^T v).u; None where that is not its transpose."""
         try:
-            found = self._claimed_tangent(u)
-        except (UsageError, MemoryError):
-            raise
-        except Exception:  # what a user's backward raises when it is differentiated
+            with users_errors():
+                found = self._claimed_tangent(u)
+        except (Unsupported, UsersError):
             self._transposable = False
             return None
         if self._is_transpose:

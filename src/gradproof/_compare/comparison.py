@@ -15,13 +15,13 @@ from gradproof._compare.tolerances import Resolution, rounding_of_claim
 from gradproof._data.records import Finding, digits_of_gap
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Mask, Values
-from gradproof._maps.contract import DifferentiableMap, Mode
+from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import Kind, random_offsets, random_tangent
 from gradproof._numdiff.slopes import Slopes, slopes_along
 from gradproof._numdiff.steps import NEARBY, SHORT_STEP, StepTables, coordinate_scales
 from gradproof._numdiff.values import FunctionValues
-from gradproof.errors import UsageError
 
 ROUNDED_UNIT = 2.0**-36  # unit round-off of the runs that show the rounding of claims
 OTHER_SLOPE = 1e-3  # slopes that differ by this part are slopes of another piece of F
@@ -149,14 +149,13 @@ class Comparison:
         found = list[tuple[Callable[[], Claim], Values]]()
         for seed in range(2):
             try:
-                rounded = self.map.rounded_map(ROUNDED_UNIT, 0.0, seed)
-                off = np.abs(np.asarray(rounded.kept_value(), float) - self.function.centre)
-                claim = functools.cache(partial(self.claim.claim_of, rounded, ROUNDED_UNIT))
-                found.append((claim, np.nan_to_num(off)))
-            except (UsageError, MemoryError):
-                raise
-            except Exception:  # Unsupported, or the user's code may raise there
+                with users_errors():
+                    rounded = self.map.rounded_map(ROUNDED_UNIT, 0.0, seed)
+                    off = np.abs(np.asarray(rounded.kept_value(), float) - self.function.centre)
+            except (Unsupported, UsersError):
                 break
+            claim = functools.cache(partial(self.claim.claim_of, rounded, ROUNDED_UNIT))
+            found.append((claim, np.nan_to_num(off)))
         return found
 
     def rounding(self, *sizes: Values | float) -> Values:

@@ -39,10 +39,11 @@ from gradproof._data.results import (
     passed_point,
 )
 from gradproof._data.space import Indices, Mask, Values, root_mean_square
+from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._numdiff.probes import unit_vector
 from gradproof._numdiff.slopes import Slopes, column_slopes, measured_slopes, some_scale_agrees
 from gradproof._numdiff.steps import StepTable
-from gradproof.errors import UsageError
 
 _MOST_FINDINGS = 64  # that a report holds
 _AT_ONCE = 1 << 17  # entries that are measured and decided together
@@ -400,16 +401,15 @@ def rounding_of_runs(
     for claim, value_error in comparison.rounded_runs:
         error = np.maximum(error, value_error)
         try:
-            run = claim()
-            other = run.push(u)
-            if other is None and rows.size:
-                products = np.array([run.row_products(int(i))(u) for i in rows])
-                worst = np.nan_to_num(np.abs(products - claimed[rows])).max()
-                other = np.where(gaps > 0, claimed + worst, claimed)
-                other[rows] = products
-        except (UsageError, MemoryError):
-            raise
-        except Exception:  # a function may not run in rounded arithmetic
+            with users_errors():
+                run = claim()
+                other = run.push(u)
+                if other is None and rows.size:
+                    products = np.array([run.row_products(int(i))(u) for i in rows])
+                    worst = np.nan_to_num(np.abs(products - claimed[rows])).max()
+                    other = np.where(gaps > 0, claimed + worst, claimed)
+                    other[rows] = products
+        except (Unsupported, UsersError):
             break
         if other is None:
             break

@@ -13,9 +13,7 @@ import numpy as np
 
 from gradproof._compare.comparison import comparison_of
 from gradproof._compare.conclude import point_result
-from gradproof._data.exceptions import exception_line
 from gradproof._data.formats import DOUBLE, FORMATS, SINGLE
-from gradproof._data.frames import is_our_mistake
 from gradproof._data.records import Verdict
 from gradproof._data.results import MeasuredBlock, PointResult, inconclusive_point
 from gradproof._data.space import root_mean_square
@@ -24,9 +22,9 @@ from gradproof._low_precision.rounding_result import rounding_result
 from gradproof._low_precision.rounding_runs import ClaimedBesideExact, ModeBesideReference
 from gradproof._low_precision.rounding_tests import array_deviations
 from gradproof._maps.contract import BudgetSpent, DifferentiableMap, Mode, Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import neighbouring_point, unit_vector
-from gradproof.errors import UsageError
 
 _FEW_PRODUCTS = 128  # unit vectors, that entries are asked with once the claims are refuted
 _SOME_PRODUCTS = 24  # of more unit vectors
@@ -86,19 +84,16 @@ def _result_against_references(
         if found is not None and reference.coarsest_unit >= DOUBLE:
             continue  # what computes in few bits inside is no witness beside a better one
         try:
-            answer = _answer_of(measurements, reference, mode, check, quick=quick)
+            with users_errors():
+                answer = _answer_of(measurements, reference, mode, check, quick=quick)
         except Unsupported:
             if reference.is_own:
                 raise
             products = measurements.forward if mode == "forward" else measurements.backward
             products.ask(np.zeros(products.probe_space.size))  # raises if the map has no such mode
             answer = f"it has no {mode} mode"
-        except (UsageError, MemoryError):
-            raise
-        except Exception as error:  # of the user's code, which may raise anything
-            if is_our_mistake(error):
-                raise
-            answer = f"its derivative raised {exception_line(error)}"
+        except UsersError as error:
+            answer = f"its derivative raised {error}"
         if isinstance(answer, str):
             refused.append(f"{reference.name}: {answer}")
         elif found is None or answer.verdict is Verdict.PASSED:
@@ -200,13 +195,12 @@ def _agrees_beside(
     map_, settings = measurements.map, measurements.settings
     x = neighbouring_point(map_.domain, map_.point, measurements.scales, settings.seed, 0)
     try:
-        near = Measurements(map_.map_at(x), settings)
-        exact = Measurements(reference.measurements.map.map_at(x), settings)
-        other = replace(reference, measurements=exact)
-        _, claims, reason = _explained_claims(near, other, mode, check)
-    except (UsageError, MemoryError):
-        raise
-    except Exception:  # Unsupported, or the user's code may raise at another point
+        with users_errors():
+            near = Measurements(map_.map_at(x), settings)
+            exact = Measurements(reference.measurements.map.map_at(x), settings)
+            other = replace(reference, measurements=exact)
+            _, claims, reason = _explained_claims(near, other, mode, check)
+    except (Unsupported, UsersError):
         return False
     return claims.verdict is Verdict.PASSED and not reason
 

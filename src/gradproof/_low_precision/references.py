@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof._data.exceptions import exception_line
 from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
-from gradproof.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,13 @@ def find_references(measurements: Measurements) -> tuple[list[Reference], list[s
             continue
         name = "the same function in float64" if is_own else "the reference"
         try:
-            found = measurements.double if is_own else measurements.users_reference
+            with users_errors():
+                found = measurements.double if is_own else measurements.users_reference
             usable.append(Reference(name, is_own, found, found.function.coarsest_unit))
             continue
-        except (UsageError, MemoryError):
-            raise
         except Unsupported as missing:
             reason = missing.reason
-        except Exception as error:  # a function may not run in double precision
-            reason = f"it raised {exception_line(error)}"
+        except UsersError as error:
+            reason = f"it raised {error}"
         refused.append(f"{name}: {reason}")
     return usable, refused

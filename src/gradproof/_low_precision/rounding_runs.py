@@ -13,6 +13,7 @@ from gradproof._data.formats import DOUBLE, FORMATS, ROUNDABLE, SINGLE, Grain
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space, Values, root_mean_square
 from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import (
     Kind,
@@ -23,7 +24,6 @@ from gradproof._numdiff.probes import (
     round_to_formats,
 )
 from gradproof._numdiff.values import format_of_values
-from gradproof.errors import UsageError
 
 RUNS = 8
 OTHER_ALGORITHM = 4.0  # times more, where honest runs compute the derivative in another way
@@ -228,11 +228,10 @@ class ModeBesideReference:
             moves = random_entries(self.settings.seed, Kind.NEARBY_POINT, number, point.size)
             x = round_to_formats(self.map.domain, point * (1 + step * moves))
             try:
-                exact = self.products(self.reference.map_at(x))
-                near.append(self.products(self.map.map_at(x)) - exact)
-            except (UsageError, MemoryError):
-                raise
-            except Exception:  # Unsupported, or the user's code may raise at another point
+                with users_errors():
+                    exact = self.products(self.reference.map_at(x))
+                    near.append(self.products(self.map.map_at(x)) - exact)
+            except (Unsupported, UsersError):
                 return sides
         moved = np.nan_to_num(near, posinf=0.0, neginf=0.0)  # a NaN excuses no other one
         spread = (moved - np.mean(moved, axis=0)) * (RUNS / (RUNS - 1)) ** 0.5
@@ -255,20 +254,19 @@ class ModeBesideReference:
         valued, has_products = kept, bool(kept) and not why
         for number in numbers:
             try:
-                run = self.reference.rounded_map(unit, grain.tiny, self.settings.seed + number)
-                value_errors[number] = np.asarray(run.kept_value(), float) - self.exact_value
-                valued = number + 1
-                if not why:
-                    np.subtract(self.products(run), sides.exact, errors[number])
-                    done, has_products = number + 1, True
-            except (UsageError, MemoryError):
-                raise
+                with users_errors():
+                    run = self.reference.rounded_map(unit, grain.tiny, self.settings.seed + number)
+                    value_errors[number] = np.asarray(run.kept_value(), float) - self.exact_value
+                    valued = number + 1
+                    if not why:
+                        np.subtract(self.products(run), sides.exact, errors[number])
+                        done, has_products = number + 1, True
             except Unsupported as missing:
                 why = missing.reason
                 if not is_forward or valued == number:
                     break
-            except Exception as error:  # the user's code may not run in rounded arithmetic
-                why = f"it raised {type(error).__name__}"
+            except UsersError as error:
+                why = f"it raised {error}"
                 break
         if is_forward and not has_products:
             done = valued  # without a double backward there are runs of F alone
