@@ -18,6 +18,7 @@ from gradproof._data.formats import DOUBLE, FORMATS, ROUNDABLE
 from gradproof._data.settings import RunSettings
 from gradproof._data.space import Space, Values, finite_values, root_mean_square
 from gradproof._maps.contract import DifferentiableMap, Mode, Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._numdiff.probes import (
     constant_cotangent,
     random_cotangent,
@@ -27,6 +28,7 @@ from gradproof._numdiff.probes import (
 from gradproof._numdiff.slopes import Slopes, slopes_along
 from gradproof._numdiff.steps import StepTables, coordinate_scales, step_tables
 from gradproof._numdiff.values import FunctionValues
+from gradproof.errors import UsageError
 
 _RUNS = 4
 _HONEST = 16.0  # of the largest of so few runs: another one may have a heavy tail
@@ -103,9 +105,10 @@ class Measurements:
         """
         backward, u = self.backward, self.tangent
         try:
-            claims = [(backward.probe, backward.product)]
-            claims.append((backward.constant_probe, backward.constant_product))
-        except Exception:  # which its own check reports
+            with users_errors():
+                claims = [(backward.probe, backward.product)]
+                claims.append((backward.constant_probe, backward.constant_product))
+        except (Unsupported, UsageError, UsersError):  # which its own check reports
             return False
         point, move = self.map.point, _AT_ONCE * u
         ahead, behind = (self.function.value_at(x) for x in (point + move, point - move))
@@ -385,10 +388,13 @@ class ClaimedProducts:
         here = self.measurements
         unit, tiny = (ROUNDABLE, 0.0) if here.is_double else (max(here.unit, ROUNDABLE), self._tiny)
         try:
-            exact = here.double.map
-            known = self.ask(probe, exact)
-            runs = [self.ask(probe, exact.rounded_map(unit, tiny, seed)) for seed in range(_RUNS)]
-        except Exception:  # Unsupported, or a user's function may not run in rounded arithmetic
+            with users_errors():
+                exact = here.double.map
+                known = self.ask(probe, exact)
+                runs = [
+                    self.ask(probe, exact.rounded_map(unit, tiny, seed)) for seed in range(_RUNS)
+                ]
+        except (Unsupported, UsageError, UsersError):
             return None
         return _HONEST * max(here.unit, 2.0**-53) / unit * _largest_move(runs, known)
 
@@ -400,8 +406,9 @@ class ClaimedProducts:
             signs = np.sign(random_tangent(map_.domain, here.scales, number, number))
             x = round_to_formats(map_.domain, map_.point * (1 + step * signs))
             try:
-                moved.append(self.ask(probe, map_.map_at(x)))
-            except Exception:  # Unsupported, or the user's code may raise at another point
+                with users_errors():
+                    moved.append(self.ask(probe, map_.map_at(x)))
+            except (Unsupported, UsageError, UsersError):
                 break
         return _HONEST * _largest_move(moved, known)
 

@@ -34,9 +34,12 @@ from gradproof._data.formats import DOUBLE, SINGLE
 from gradproof._data.records import Finding, Verdict
 from gradproof._data.results import PointResult, count_of, inconclusive_point, passed_point
 from gradproof._data.space import root_mean_square
+from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._measurements import Measurements
 from gradproof._numdiff.probes import neighbouring_point
 from gradproof._numdiff.slopes import ROUGH_ULPS
+from gradproof.errors import UsageError
 
 WITHOUT_ENTRIES = "nothing to check: no input or no output has an entry"
 _BETWEEN = "claims lie between the one-sided slopes"
@@ -272,11 +275,10 @@ def _comparison_beside(comparison: Comparison, number: int) -> Comparison | None
     map_, claim, settings = comparison.map, comparison.claim, comparison.settings
     x = neighbouring_point(map_.domain, map_.point, comparison.scales, settings.seed, number)
     try:
-        measurements = Measurements(map_.map_at(x), settings)
-        return comparison_of(measurements, claim.mode, comparison.check, claim.unit)
-    except MemoryError:
-        raise
-    except Exception:  # Unsupported, or the user's code may raise at another point
+        with users_errors():
+            measurements = Measurements(map_.map_at(x), settings)
+            return comparison_of(measurements, claim.mode, comparison.check, claim.unit)
+    except (Unsupported, UsageError, UsersError):
         return None
 
 

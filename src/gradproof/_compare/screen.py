@@ -16,8 +16,11 @@ from gradproof._compare.comparison import Comparison
 from gradproof._compare.tolerances import Decisions, bound_of_entry, decide, rounding_part
 from gradproof._data.formats import DOUBLE
 from gradproof._data.space import Mask, Values, finite_values, norm, root_mean_square
+from gradproof._maps.contract import Unsupported
+from gradproof._maps.users_code import UsersError, users_errors
 from gradproof._numdiff.probes import Kind, random_entries
-from gradproof._numdiff.slopes import BLOCK, ROUGH_ULPS, Slopes, measured_slopes
+from gradproof._numdiff.slopes import BLOCK, ROUGH_ULPS, SIGMAS, Slopes, measured_slopes
+from gradproof.errors import UsageError
 
 _FUNCTIONALS = 4  # cotangents that are compared where rows cannot be
 _ILL_SCALED_ROUNDS = 3
@@ -148,10 +151,10 @@ def is_open_by_noise(comparison: Comparison, slopes: Slopes, decisions: Decision
     part, noise = comparison.resolution.of_entry, slopes.noise
     scale = np.maximum(slopes.size, comparison.resolution.small * root_mean_square(slopes.middle))
     known = np.isfinite(slopes.bar)
-    dominated = 3.5 * noise / comparison.steps.fine.largest > part * scale
+    dominated = SIGMAS * noise / comparison.steps.fine.largest > part * scale
     longest = comparison.steps.usual.largest
     rough = ~known & (noise > _MOSTLY_NOISE * slopes.steepness * longest)
-    rough &= 3.5 * noise / longest > part * scale
+    rough &= SIGMAS * noise / longest > part * scale
     kinked = known & ~dominated & (slopes.width > part * scale)
     which = decisions.open
     if (dominated | rough)[which].all() and not kinked[which].any():
@@ -166,8 +169,9 @@ def terms_of_columns(comparison: Comparison) -> Values | None:
     None where that is not known: of forward mode alone, or where the backward raises.
     """
     try:
-        gradient = comparison.measurements.gradient
-    except Exception:  # which its own check reports
+        with users_errors():
+            gradient = comparison.measurements.gradient
+    except (Unsupported, UsageError, UsersError):  # which its own check reports
         return None
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.abs(gradient * comparison.u), nan=0.0, posinf=np.inf)

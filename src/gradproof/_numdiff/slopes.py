@@ -26,7 +26,7 @@ ROUGH_ULPS = 64.0  # noise of more units in the last place is not the function's
 _LEVELS = 3  # of Richardson extrapolation: plain, without h^2, without h^4
 _FAR_ABOVE = 256.0  # times the median noise: what is left to such an output alone
 _SAMPLE = 1024  # outputs that a median is taken of
-_SIGMAS = 3.5  # of the noise in a difference of two values
+SIGMAS = 3.5  # of the noise in a difference of two values
 _CURVED = 2.0**-8  # of an output: what exp(k h) departs from its line by before that is abrupt
 _SHARP = 5e-4  # bar of a slope from two steps, in parts: half of what a row needs
 _AGREES = 0.25  # of a gap: differences at two steps that are this near tell one slope
@@ -189,7 +189,7 @@ def _slopes_of_two_steps(table: DifferenceTable) -> Slopes:
     in_ulps, usual = _usual_noise(np.array([noise / np.where(ulp > 0, ulp, np.inf), noise]))
     noise = np.fmax(noise, np.fmax(in_ulps * ulp, usual))
     value, size = slope[1], np.abs(slope[1])
-    truncation, rounding = 2 * ratio * np.abs(value - slope[0]), 1.2 * _SIGMAS / fine * noise
+    truncation, rounding = 2 * ratio * np.abs(value - slope[0]), 1.2 * SIGMAS / fine * noise
     finite = finite_values(value)
     typical = math.sqrt(finite.dot(finite) / finite.size)
     smooth = truncation <= 1e-6 * np.maximum(size, typical / 2)
@@ -222,7 +222,7 @@ def _central_slopes(table: DifferenceTable) -> Slopes:
     noise = np.maximum(_noise_of_values(even, odd, table.steps, ulp, table.group), table.jitter)
     noise, stairs, treads = _noise_with_staircases(table, noise, ulp)
     # No difference of two values is known better than these are rounded.
-    bars = _SIGMAS * np.maximum(noise, np.nan_to_num(ulps) / 2) / h
+    bars = SIGMAS * np.maximum(noise, np.nan_to_num(ulps) / 2) / h
     kink = _kink_widths(np.abs(even) / h, table.steps, bars)
     value, bar, width = _best_level(difference, table.steps, bars, kink)
 
@@ -258,7 +258,7 @@ def some_scale_agrees(table: DifferenceTable, slopes: Slopes, claimed: Values) -
     h, gap, noise = table.steps[:, None], slopes.gap(claimed), measured_slopes(table).noise
     difference = (table.ahead - table.behind) / (2 * h)
     largest = np.nan_to_num(np.abs(difference)).max(axis=0)
-    difference = np.where(_SIGMAS * noise / h < 0.1 * largest, difference, np.nan)
+    difference = np.where(SIGMAS * noise / h < 0.1 * largest, difference, np.nan)
     one, other = difference[:-1], difference[1:]
     distance = np.abs(one - other)
     near = np.abs(claimed - (one + other) / 2) <= 1.5 * distance + slopes.bar
