@@ -1,4 +1,16 @@
-"""From a comparison to a result: screen, entries or bisection, neighbours, other points."""
+"""From a comparison to a result: screen, entries or bisection, neighbours, other points.
+
+A claim fails if it is wrong in all of these, as far as they apply, in this order:
+
+1. along a first tangent, with finer steps if need be: `first_screen`;
+2. along a tangent that moves each input by parts of its own size: `_result_in_own_scales`;
+3. beside the noise that runs with rounded operations show: `_result_of_doubtful_screen`, which
+   leaves open what a function in double precision that computes in few bits inside claims;
+4. entry by entry, up to `full_jacobian` inputs: `entries_result`; else beside slopes nearby where
+   there are kinks, and in ever fewer rows and columns: `localized_result`.
+
+What is not wrong, but at a kink, fails if it is wrong at a neighbouring point.
+"""
 
 from __future__ import annotations
 
