@@ -68,12 +68,9 @@ class Claim:
         forward mode: a backward that cannot be differentiated leaves their rows.
         """
         if self.mode == "forward":
-            try:
-                return self._claimed_tangent(u)
-            except Unsupported:
-                if not self._is_transpose:
-                    raise
-                return None
+            return (
+                self._push_by_transposition(u) if self._is_transpose else self._claimed_tangent(u)
+            )
         if self.v.size == 1:
             assert self.gradient is not None
             return np.atleast_1d(self.gradient @ u / self.v)
